@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// NotFoundError says that a cluster serves no resource of the name asked for.
+type NotFoundError struct {
+	Cluster string // the cluster asked
+	Asked   string // the resource argument, as given
+	Similar []string
+	// Failed holds the group versions whose discovery failed: the resource may
+	// exist there.
+	Failed map[schema.GroupVersion]error
+}
+
+// Error names the cluster, what was asked for, what exists that is like it, and
+// the way out.
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster %q serves no resource %q", e.Cluster, e.Asked)
+	if len(e.Similar) > 0 {
+		fmt.Fprintf(&b, "; did you mean %s?", strings.Join(e.Similar, ", "))
+	}
+	if len(e.Failed) > 0 {
+		gvs := make([]string, 0, len(e.Failed))
+		for gv := range e.Failed {
+			gvs = append(gvs, gv.String())
+		}
+		slices.Sort(gvs)
+		fmt.Fprintf(&b, " (discovery of %s failed, so it may exist there)", strings.Join(gvs, ", "))
+	}
+	b.WriteString(` – "tidings api-resources" lists what can be watched`)
+	return b.String()
+}
+
+// similar finds up to three resources whose names are close to arg.
+func (c *catalogue) similar(arg string) []string {
+	name, _, _ := strings.Cut(strings.ToLower(arg), ".")
+	// A slip or two in a long word, one in a short one.
+	limit := min(3, 1+len(name)/4)
+	type match struct {
+		name     string
+		distance int
+	}
+	var found []match
+	seen := make(map[schema.GroupResource]bool)
+	for _, r := range c.all {
+		if seen[r.GroupResource()] {
+			continue
+		}
+		seen[r.GroupResource()] = true
+		best := limit + 1
+		for _, known := range append([]string{r.Resource, r.Singular, strings.ToLower(r.Kind)}, r.ShortNames...) {
+			if len(known) > 2 { // every two-letter word is close to every other
+				best = min(best, distance(name, known, limit))
+			}
+		}
+		if best <= limit {
+			found = append(found, match{r.String(), best})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
+	var out []string
+	for _, m := range found[:min(3, len(found))] {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// distance is the Levenshtein distance of two words, or limit+1 when it is
+// certain to be more than limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) > limit || len(b)-len(a) > limit {
+		return limit + 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
