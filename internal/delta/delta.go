@@ -1,0 +1,115 @@
+// Package delta holds the queue between a reflector and an indexer: what
+// client-go calls DeltaFIFO. The reflector pushes what it learnt, in order, and
+// never waits; the indexer pops everything that has come since its last visit
+// as one batch.
+package delta
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Type says what a delta means to the store.
+type Type uint8
+
+const (
+	// Added, Updated: the object is now so. Which of the two the source said
+	// does not matter to the store, which knows whether it held the object.
+	Added Type = iota + 1
+	Updated
+	// Deleted: the object is gone; Object is its last state.
+	Deleted
+	// Replaced: Items is everything there is, at ResourceVersion. Objects that
+	// are held but not among Items are gone, unseen.
+	Replaced
+	// Bookmark: nothing happened up to ResourceVersion.
+	Bookmark
+)
+
+// Delta is one thing a reflector learnt.
+type Delta[T any] struct {
+	Type   Type
+	Object T
+	Items  []T
+	// ResourceVersion is set for Replaced and Bookmark; the other types carry
+	// it in Object.
+	ResourceVersion string
+}
+
+// ErrClosed is returned by [Queue.Pop] once the queue is closed and empty.
+var ErrClosed = errors.New("delta queue is closed")
+
+// Queue is an unbounded first-in-first-out queue of deltas. It is safe for any
+// number of pushers and one popper. Its length is bounded in practice by the
+// indexer, which runs no user code and so cannot be slow.
+type Queue[T any] struct {
+	mu     sync.Mutex
+	items  []Delta[T]
+	spare  []Delta[T]
+	closed bool
+	wake   chan struct{} // capacity 1: a token means "look again"
+}
+
+// NewQueue returns an empty queue.
+func NewQueue[T any]() *Queue[T] {
+	return &Queue[T]{wake: make(chan struct{}, 1)}
+}
+
+// Push appends deltas. It never blocks. After Close it does nothing.
+func (q *Queue[T]) Push(deltas ...Delta[T]) {
+	q.mu.Lock()
+	if !q.closed {
+		q.items = append(q.items, deltas...)
+	}
+	q.mu.Unlock()
+	q.signal()
+}
+
+// Pop returns all queued deltas, oldest first, waiting until there is one. The
+// slice is valid until the next call of Pop. The error is the context's, or
+// [ErrClosed] when the queue is closed and everything has been popped.
+func (q *Queue[T]) Pop(ctx context.Context) ([]Delta[T], error) {
+	for {
+		q.mu.Lock()
+		if len(q.items) > 0 {
+			batch := q.items
+			clear(q.spare[:cap(q.spare)]) // do not keep what the last batch held
+			q.items, q.spare = q.spare[:0], batch
+			q.mu.Unlock()
+			return batch, nil
+		}
+		closed := q.closed
+		q.mu.Unlock()
+		if closed {
+			return nil, ErrClosed
+		}
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Len is the number of deltas waiting.
+func (q *Queue[T]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+// Close lets the popper take what is queued and then end.
+func (q *Queue[T]) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.signal()
+}
+
+func (q *Queue[T]) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,446 @@
+// Package indexer holds the store of an informer: a snapshot that any number
+// of goroutines read without locks, and the log of how it came to be so.
+//
+// One goroutine writes: it hands batches of deltas to [Indexer.Apply], which
+// changes the store, appends the events to the log and publishes both as one
+// atomic value, a [View]. Every reader therefore sees a state and the place in
+// the log that belongs to it; between the two nothing is lost and nothing is
+// told twice.
+//
+// Values do not live in the ordered structure. Each object has a slot that
+// points at its newest version, so an update is one hash lookup and one small
+// allocation however many objects there are; the copy-on-write tree changes
+// only when objects come or go. Publishing a persistent tree for each update
+// was measured at ten times the cost, and readers paid for it as well.
+package indexer
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/puzpuzpuz/xsync/v4"
+	"github.com/tidwall/btree"
+
+	"github.com/tidings-io/tidings/internal/changelog"
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// EventType says what an event did.
+type EventType uint8
+
+// What happened to the object.
+const (
+	Added EventType = iota + 1
+	Updated
+	Deleted
+)
+
+// Event is one change of the store.
+type Event[T object.Object] struct {
+	Type EventType
+	// Object is the new state; for Deleted the last state known.
+	Object T
+	// Old is the state before: set for Updated and Deleted, unless the store
+	// began with a watch and had not seen the object.
+	Old T
+	// ResourceVersion of the store once the event had happened. 0 where the
+	// source's versions are not decimal numbers.
+	ResourceVersion uint64
+	// Unseen says that the deletion itself was not seen: the object was
+	// missing from a list. Its last state may be out of date.
+	Unseen bool
+	// Initial says that the event belongs to the store's first list.
+	Initial bool
+}
+
+// Options of an indexer. The zero value is usable.
+type Options[T object.Object] struct {
+	// Retain is the number of events kept in the log for readers that come
+	// back to an earlier resourceVersion.
+	Retain int
+	// Size is the number of bytes an object takes, for [Stats]. nil counts
+	// nothing.
+	Size func(T) int
+}
+
+// Stats are counters for those who operate the store.
+type Stats struct {
+	Objects int
+	Bytes   int64  // by Options.Size
+	Events  uint64 // appended to the log so far
+	Pinned  int    // views that readers hold at present, the newest aside
+}
+
+// Indexer is the store. Apply and Empty belong to one goroutine at a time, the
+// writer; everything else may be called by anybody at any time.
+type Indexer[T object.Object] struct {
+	slots   *xsync.Map[string, *slot[T]]
+	log     *changelog.Log[Event[T]]
+	current atomic.Pointer[View[T]]
+	size    func(T) int
+	bytes   atomic.Int64
+	pinned  atomic.Int64
+
+	// What follows is the writer's own.
+	order    *btree.BTreeG[*slot[T]]
+	reshaped bool // order differs from the current View's
+	relist   uint64
+	epoch    uint64
+	rv       uint64
+	synced   bool
+	events   []Event[T]
+	touched  []*slot[T] // slots changed since the last View
+	live     []*View[T] // superseded views that somebody has pinned, oldest first
+	trailing map[*slot[T]]struct{}
+	scratch  []byte
+}
+
+// New returns an empty store.
+func New[T object.Object](opts Options[T]) *Indexer[T] {
+	ix := &Indexer[T]{
+		slots:    xsync.NewMap[string, *slot[T]](),
+		log:      changelog.New[Event[T]](opts.Retain),
+		size:     opts.Size,
+		trailing: map[*slot[T]]struct{}{},
+	}
+	ix.order = newOrder[T]()
+	ix.current.Store(&View[T]{order: ix.order.Copy(), tail: ix.log.Tail(), ix: ix})
+	return ix
+}
+
+func newOrder[T object.Object]() *btree.BTreeG[*slot[T]] {
+	return btree.NewBTreeGOptions(func(a, b *slot[T]) bool { return a.key < b.key }, btree.Options{NoLocks: true})
+}
+
+// Get returns the newest version of the object with the given key.
+func (ix *Indexer[T]) Get(key string) (T, bool) {
+	if s, ok := ix.slots.Load(key); ok {
+		if v := s.newest.Load(); !v.deleted {
+			return v.object, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// Pin returns the newest View, to be released by the caller.
+func (ix *Indexer[T]) Pin() *View[T] {
+	for {
+		if v := ix.current.Load(); v.pin() {
+			return v
+		}
+	}
+}
+
+// Latest returns the newest View without pinning it: good for its position and
+// counts, and for nothing else, since its objects may be superseded meanwhile.
+func (ix *Indexer[T]) Latest() *View[T] { return ix.current.Load() }
+
+// Since is [changelog.Log.Since]: where a reader that has seen everything up to
+// resourceVersion goes on.
+func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T]], bool) {
+	return ix.log.Since(resourceVersion)
+}
+
+// Stats may be called at any time.
+func (ix *Indexer[T]) Stats() Stats {
+	v := ix.current.Load()
+	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load())}
+}
+
+// Apply brings the store up to date with a batch of deltas, in their order,
+// and publishes the result. A relist becomes visible as a whole.
+func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
+	pending := false
+	for i := range deltas {
+		d := &deltas[i]
+		switch d.Type {
+		case delta.Replaced:
+			if pending {
+				ix.publish(changelog.Changes)
+			}
+			ix.replace(d.Items, d.ResourceVersion)
+			ix.publish(changelog.Relist)
+			pending = false
+			continue
+		case delta.Bookmark:
+			ix.advance(object.Version(d.ResourceVersion))
+		case delta.Deleted:
+			ix.remove(d.Object)
+		default:
+			ix.set(d.Object, d.Type == delta.Updated)
+		}
+		pending = true
+	}
+	if pending {
+		ix.publish(changelog.Changes)
+	}
+}
+
+// Empty deletes everything and forgets the resourceVersion: the store is as
+// new, but readers of the log see each object go.
+func (ix *Indexer[T]) Empty() {
+	ix.order.Scan(func(s *slot[T]) bool {
+		last := s.newest.Load().object
+		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
+		ix.mark(s, &version[T]{object: last, deleted: true})
+		return true
+	})
+	ix.slots.Clear()
+	ix.order, ix.reshaped = newOrder[T](), true
+	ix.bytes.Store(0)
+	ix.rv, ix.synced = 0, false
+	ix.publish(changelog.Emptied)
+	ix.log.Forget()
+}
+
+// set makes o the newest version of itself. Before the first list the store
+// cannot know whether an object is new; then the source's word counts.
+func (ix *Indexer[T]) set(o T, updated bool) {
+	rv := object.Version(o.GetResourceVersion())
+	s := ix.lookup(o)
+	if s == nil {
+		ix.advance(rv)
+		ix.insert(o)
+		event := Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv}
+		if updated && !ix.synced {
+			event.Type = Updated
+		}
+		ix.events = append(ix.events, event)
+		return
+	}
+	old := s.newest.Load().object
+	if same(old, o) || stale(old, o) {
+		return // told already
+	}
+	ix.advance(rv)
+	ix.change(s, old, o)
+}
+
+// change puts o in the place of old. Another uid is another object: the
+// old one goes, unseen, before the new one comes.
+func (ix *Indexer[T]) change(s *slot[T], old, o T) {
+	if old.GetUID() != o.GetUID() {
+		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: old, Old: old, ResourceVersion: ix.rv, Unseen: true},
+			Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv})
+	} else {
+		ix.events = append(ix.events, Event[T]{Type: Updated, Object: o, Old: old, ResourceVersion: ix.rv})
+	}
+	ix.account(o, 1)
+	ix.account(old, -1)
+	ix.mark(s, &version[T]{object: o})
+}
+
+// remove takes o out of the store.
+func (ix *Indexer[T]) remove(o T) {
+	s := ix.lookup(o)
+	if s == nil {
+		ix.advance(object.Version(o.GetResourceVersion()))
+		if !ix.synced { // it was there before the store began to look
+			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, ResourceVersion: ix.rv})
+		}
+		return
+	}
+	old := s.newest.Load().object
+	if stale(old, o) {
+		return
+	}
+	ix.advance(object.Version(o.GetResourceVersion()))
+	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
+	ix.drop(s, o)
+}
+
+// replace makes the store hold exactly items. Deletions come first in the log,
+// then what was added or changed, in the order of items.
+func (ix *Indexer[T]) replace(items []T, resourceVersion string) {
+	initial := !ix.synced
+	// The list's version counts even if it is lower than the last one seen: a
+	// cluster restored from a backup goes back in time, and so must its mirror.
+	ix.rv = object.Version(resourceVersion)
+	ix.relist++
+	for _, o := range items {
+		s := ix.lookup(o)
+		if s == nil {
+			ix.insert(o).seen = ix.relist
+			ix.events = append(ix.events, Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv, Initial: initial})
+			continue
+		}
+		s.seen = ix.relist
+		if old := s.newest.Load().object; !same(old, o) {
+			ix.change(s, old, o)
+		}
+	}
+	var gone []*slot[T]
+	ix.order.Scan(func(s *slot[T]) bool {
+		if s.seen != ix.relist {
+			gone = append(gone, s)
+		}
+		return true
+	})
+	if len(gone) > 0 {
+		changed := ix.events
+		ix.events = make([]Event[T], 0, len(gone)+len(changed))
+		for _, s := range gone {
+			last := s.newest.Load().object
+			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
+			ix.drop(s, last)
+		}
+		ix.events = append(ix.events, changed...)
+	}
+	ix.synced = true
+}
+
+// insert makes a slot for an object that has none.
+func (ix *Indexer[T]) insert(o T) *slot[T] {
+	s := &slot[T]{key: object.Key(o.GetNamespace(), o.GetName())}
+	ix.mark(s, &version[T]{object: o})
+	ix.account(o, 1)
+	ix.slots.Store(s.key, s)
+	ix.order.Set(s)
+	ix.reshaped = true
+	return s
+}
+
+// drop takes a slot out, leaving a tombstone for views that still see it.
+func (ix *Indexer[T]) drop(s *slot[T], last T) {
+	ix.account(s.newest.Load().object, -1)
+	ix.mark(s, &version[T]{object: last, deleted: true})
+	ix.slots.Delete(s.key)
+	ix.order.Delete(s)
+	ix.reshaped = true
+}
+
+// mark makes v the newest version of s from the next View on.
+func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
+	v.epoch = ix.epoch + 1
+	previous := s.newest.Load()
+	if previous != nil && previous.epoch == v.epoch {
+		previous = previous.older.Load() // no View ever saw that one
+	} else {
+		ix.touched = append(ix.touched, s)
+	}
+	v.older.Store(previous)
+	s.newest.Store(v)
+}
+
+// publish makes everything since the last View visible: the store first, then
+// the news of it.
+func (ix *Indexer[T]) publish(kind changelog.Kind) {
+	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv)
+	previous := ix.current.Load()
+	order := previous.order
+	if ix.reshaped {
+		order, ix.reshaped = ix.order.Copy(), false
+	}
+	ix.epoch++
+	ix.current.Store(&View[T]{
+		ResourceVersion: ix.rv, Synced: ix.synced,
+		epoch: ix.epoch, order: order, tail: batch.End, ix: ix,
+	})
+	ix.live = append(ix.live, previous)
+	ix.trim()
+	announce()
+}
+
+// takeEvents returns the pending events in a slice of their own. Few are
+// copied, so that the buffer serves again; many are handed over as they are.
+func (ix *Indexer[T]) takeEvents() []Event[T] {
+	if len(ix.events) == 0 {
+		return nil
+	}
+	if len(ix.events) > 1024 {
+		events := ix.events
+		ix.events = nil
+		return events
+	}
+	events := append(make([]Event[T], 0, len(ix.events)), ix.events...)
+	clear(ix.events)
+	ix.events = ix.events[:0]
+	return events
+}
+
+// trim cuts off the versions that no View needs any more.
+func (ix *Indexer[T]) trim() {
+	live := ix.live[:0]
+	freed := false
+	for i, v := range ix.live {
+		if !v.retire() {
+			live = append(live, v)
+		} else if i < len(ix.live)-1 {
+			freed = true // was pinned when it was superseded
+		}
+	}
+	clear(ix.live[len(live):])
+	ix.live = live
+	ix.pinned.Store(int64(len(live)))
+
+	for _, s := range ix.touched {
+		if ix.cut(s) {
+			ix.trailing[s] = struct{}{}
+		}
+	}
+	clear(ix.touched)
+	ix.touched = ix.touched[:0]
+	if freed {
+		for s := range ix.trailing {
+			if !ix.cut(s) {
+				delete(ix.trailing, s)
+			}
+		}
+	}
+}
+
+// cut unlinks from s the versions that neither the newest View nor a pinned
+// one sees, and reports whether any older version is left.
+func (ix *Indexer[T]) cut(s *slot[T]) bool {
+	keeper := s.newest.Load()
+	next := len(ix.live) - 1
+	for v := keeper.older.Load(); v != nil; v = v.older.Load() {
+		// v is seen by the views from its own epoch up to that of the version
+		// in front of it.
+		for next >= 0 && ix.live[next].epoch >= keeper.epoch {
+			next--
+		}
+		if next < 0 {
+			break
+		}
+		if ix.live[next].epoch >= v.epoch {
+			keeper.older.Store(v)
+			keeper = v
+		}
+	}
+	keeper.older.Store(nil)
+	return s.newest.Load() != keeper
+}
+
+// lookup finds the slot of an object without making a string of its key.
+func (ix *Indexer[T]) lookup(o T) *slot[T] {
+	ix.scratch = ix.scratch[:0]
+	if ns := o.GetNamespace(); ns != "" {
+		ix.scratch = append(append(ix.scratch, ns...), '/')
+	}
+	ix.scratch = append(ix.scratch, o.GetName()...)
+	s, _ := ix.slots.Load(unsafe.String(unsafe.SliceData(ix.scratch), len(ix.scratch)))
+	return s
+}
+
+func (ix *Indexer[T]) account(o T, sign int64) {
+	if ix.size != nil {
+		ix.bytes.Add(sign * int64(ix.size(o)))
+	}
+}
+
+// advance moves the store's resourceVersion forward, never back.
+func (ix *Indexer[T]) advance(rv uint64) { ix.rv = max(ix.rv, rv) }
+
+// same says that a and b are one version of one object.
+func same[T object.Object](a, b T) bool {
+	return a.GetResourceVersion() == b.GetResourceVersion() && a.GetResourceVersion() != "" && a.GetUID() == b.GetUID()
+}
+
+// stale says that o is an earlier version of the very object held.
+func stale[T object.Object](held, o T) bool {
+	was, is := object.Version(held.GetResourceVersion()), object.Version(o.GetResourceVersion())
+	return was > is && is != 0 && held.GetUID() == o.GetUID()
+}

@@ -1,0 +1,153 @@
+package indexer
+
+import (
+	"iter"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+
+	"github.com/tidings-io/tidings/internal/changelog"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// View is one consistent state of the store: a snapshot, the resourceVersion
+// it is of, and the place in the log where the news after it begins. Reading
+// it takes no lock and delays nobody.
+//
+// A View from [Indexer.Pin] stays readable until [View.Release]; while it is
+// pinned the store keeps at most one superseded version of each object for it.
+type View[T object.Object] struct {
+	// ResourceVersion is the version of the store: that of the last event,
+	// list or bookmark. It is 0 before the first list and where the source's
+	// versions are not decimal numbers.
+	ResourceVersion uint64
+	// Synced says that the store has held a complete list since it was made or
+	// last emptied.
+	Synced bool
+
+	epoch uint64
+	order *btree.BTreeG[*slot[T]]
+	tail  *changelog.Position[Event[T]]
+	ix    *Indexer[T]
+	// pins counts the readers; retired says that the writer has let go of the
+	// versions only this View would need.
+	pins atomic.Int64
+}
+
+const retired = -1 << 32
+
+// pin reports whether the view could be pinned, which it cannot once retired.
+func (v *View[T]) pin() bool {
+	for {
+		n := v.pins.Load()
+		if n < 0 {
+			return false
+		}
+		if v.pins.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// retire lets go of a view that nobody has pinned.
+func (v *View[T]) retire() bool { return v.pins.CompareAndSwap(0, retired) }
+
+// Release ends a pin. The view must not be read by its holder any more.
+func (v *View[T]) Release() {
+	if v.pins.Add(-1) < 0 {
+		panic("indexer: View released more often than pinned")
+	}
+}
+
+// Tail is where the log goes on after this view: a reader that starts there
+// sees every change since, each once.
+func (v *View[T]) Tail() *changelog.Position[Event[T]] { return v.tail }
+
+// Len is the number of objects.
+func (v *View[T]) Len() int { return v.order.Len() }
+
+// Get returns the object with the given key as it was in this view.
+func (v *View[T]) Get(key string) (T, bool) {
+	if s, ok := v.ix.slots.Load(key); ok {
+		if version := s.at(v.epoch); version != nil {
+			return version.object, !version.deleted
+		}
+	}
+	// Not there now, or another object under the same key: it may still have
+	// been there then.
+	if s, ok := v.order.Get(&slot[T]{key: key}); ok {
+		if version := s.at(v.epoch); version != nil && !version.deleted {
+			return version.object, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// All yields every object in the order of its key, which is etcd's.
+func (v *View[T]) All() iter.Seq2[string, T] { return v.From("", "") }
+
+// Namespace yields the objects of one namespace in the order of their names.
+// The empty namespace means all of them.
+func (v *View[T]) Namespace(namespace string) iter.Seq2[string, T] {
+	if namespace == "" {
+		return v.All()
+	}
+	return v.From(namespace+"/", "")
+}
+
+// From yields the objects whose keys begin with prefix, starting behind the
+// key given as after: the next page of a list.
+func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		visit := func(s *slot[T]) bool {
+			if !strings.HasPrefix(s.key, prefix) {
+				return s.key < prefix // nothing behind the prefix begins with it
+			}
+			if s.key <= after && after != "" {
+				return true
+			}
+			version := s.at(v.epoch)
+			if version == nil || version.deleted {
+				return true
+			}
+			return yield(s.key, version.object)
+		}
+		pivot := max(prefix, after)
+		if pivot == "" {
+			v.order.Scan(visit)
+			return
+		}
+		v.order.Ascend(&slot[T]{key: pivot}, visit)
+	}
+}
+
+// slot is the place of one object in the store, from its creation to its
+// deletion. It points at the newest version; older ones hang behind it while a
+// pinned View needs them.
+type slot[T object.Object] struct {
+	key    string
+	newest atomic.Pointer[version[T]]
+	// seen is the number of the last relist that held the object. Only the
+	// writer reads or writes it.
+	seen uint64
+}
+
+// version is one state of an object.
+type version[T object.Object] struct {
+	object  T
+	epoch   uint64 // of the first View that has it
+	deleted bool
+	older   atomic.Pointer[version[T]]
+}
+
+// at is the version that a View of the given epoch sees, or nil if the object
+// is younger than that.
+func (s *slot[T]) at(epoch uint64) *version[T] {
+	v := s.newest.Load()
+	for v != nil && v.epoch > epoch {
+		v = v.older.Load()
+	}
+	return v
+}

@@ -1,0 +1,307 @@
+// Package reflector drives a source for ever: it lists, watches from where the
+// list ends, and keeps watching through everything that goes wrong. It decides
+// what to ask for next and when; it keeps no objects.
+//
+// The protocol is one state machine with two wants:
+//
+//	       ┌──────── 410 Expired, version too large, undecodable ────────┐
+//	       ▼                                                              │
+//	want a list ──► WatchList stream ──► initial-events-end ──► watching ─┤
+//	       │                │ refused, or no bookmark in time       ▲     │
+//	       └──► paged list ◄┘ ──────────────────────────────────────┘     │
+//	                        want a watch ◄── end of stream, network, 5xx ─┘
+//
+// Every failure is followed by a wait with exponential backoff and jitter, or
+// the server's Retry-After if that is longer; only the end of a healthy watch
+// and the first 410 after one are followed up at once.
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/object"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// Options of a reflector. The zero value is usable.
+type Options struct {
+	// PageSize is the limit of a paged list. 0 means 500, as client-go has it.
+	PageSize int64
+	// From starts with a watch after this resourceVersion, without a list.
+	// A list follows if the server no longer knows it.
+	From string
+	// Logger gets relists and errors. nil means silence.
+	Logger *slog.Logger
+}
+
+const (
+	defaultPageSize = 500
+	// bookmarkPatience is how long a WatchList stream may bring nothing new
+	// before its initial-events-end bookmark is given up on: servers that do
+	// not know sendInitialEvents ignore it and never send one.
+	bookmarkPatience = 10 * time.Second
+	// initialLimit bounds a WatchList stream that brings something all the
+	// time and yet no bookmark.
+	initialLimit = 5 * time.Minute
+	// watchMinutes is how long a watch is asked to last, at least; up to twice
+	// that at random, so that the watches of many do not end together.
+	watchMinutes = 5 * time.Minute
+	// overtime is how long the end of a watch may be overdue.
+	overtime = 30 * time.Second
+	// A watch that ends sooner than this, without an event, is a failure.
+	shortWatch = time.Second
+	// A list that expires sooner than this after the last one waits first.
+	quickExpiry = 5 * time.Second
+	// Backoff starts anew when this long has gone by without an error.
+	backoffReset = 2 * time.Minute
+)
+
+// Reflector drives one source.
+type Reflector[T object.Object] struct {
+	board
+	target  source.Target
+	src     source.Source[T]
+	queue   *delta.Queue[T]
+	opts    Options
+	log     *slog.Logger
+	backoff wait.Backoff
+
+	// The state of the machine; only Run touches it.
+	wantList    bool
+	plainList   bool // the next list is a paged one: WatchList did not work out
+	version     string
+	established bool // has had a good answer to a watch or list
+	listed      time.Time
+	failed      time.Time
+}
+
+// New returns a reflector that pushes what src says to queue.
+func New[T object.Object](target source.Target, src source.Source[T], queue *delta.Queue[T], opts Options) *Reflector[T] {
+	if opts.PageSize <= 0 {
+		opts.PageSize = defaultPageSize
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Reflector[T]{target: target, src: src, queue: queue, opts: opts, log: opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String())}
+}
+
+// RefusedError ends a reflector that never got going: the server understood
+// the request and will not answer it. The message names cluster, resource and
+// verb, and says what would help.
+type RefusedError struct {
+	Err  error // a *source.Error
+	Hint string
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() + "; " + e.Hint }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Run lists and watches until ctx ends, and then returns its cause. It returns
+// a [*RefusedError] as soon as the server refuses what is asked before it has
+// ever granted it; once it has, refusals are waited out like everything else.
+func (r *Reflector[T]) Run(ctx context.Context) error {
+	r.reset()
+	defer r.note(func(s *Status) {
+		if s.Phase != Refused {
+			s.Phase = Stopped
+		}
+	})
+	for ctx.Err() == nil {
+		var err error
+		if r.wantList {
+			err = r.list(ctx)
+		} else {
+			err = r.watch(ctx, source.WatchOptions{ResourceVersion: r.version})
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			continue
+		}
+		if refused := r.refused(err); refused != nil {
+			r.note(func(s *Status) { s.Phase, s.Err, s.ErrTime = Refused, refused, time.Now() })
+			return refused
+		}
+		if err := r.recover(ctx, err); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// reset makes the machine as new.
+func (r *Reflector[T]) reset() {
+	r.wantList, r.plainList, r.established = r.opts.From == "", false, false
+	r.version = r.opts.From
+	r.listed, r.failed = time.Time{}, time.Time{}
+	r.resetBackoff()
+	r.note(func(s *Status) {
+		*s = Status{Phase: Listing, ResourceVersion: r.version, Expected: -1}
+		if !r.wantList {
+			s.Phase = Watching
+		}
+	})
+}
+
+func (r *Reflector[T]) resetBackoff() {
+	r.backoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 64}
+}
+
+// refused says whether err is the server's no to something it has not granted
+// before.
+func (r *Reflector[T]) refused(err error) *RefusedError {
+	if r.established {
+		return nil
+	}
+	verb := "list"
+	var failure *source.Error
+	if errors.As(err, &failure) {
+		verb = failure.Verb
+	}
+	name := r.target.Resource.GroupResource().String()
+	switch {
+	case apierrors.IsForbidden(err):
+		where := ""
+		if r.target.Namespace != "" {
+			where = " -n " + r.target.Namespace
+		}
+		hint := fmt.Sprintf("grant the verbs list and watch on %s (see: kubectl auth can-i %s %s%s)", name, verb, name, where)
+		if r.target.Namespace == "" {
+			hint += ", or ask for a single namespace"
+		}
+		return &RefusedError{err, hint}
+	case apierrors.IsUnauthorized(err):
+		return &RefusedError{err, "check the credentials of the kubeconfig: they are missing, wrong or expired"}
+	case apierrors.IsNotFound(err):
+		return &RefusedError{err, fmt.Sprintf("the cluster does not serve %s in version %q (see: kubectl api-resources)", name, r.target.Resource.Version)}
+	case apierrors.IsMethodNotSupported(err):
+		return &RefusedError{err, fmt.Sprintf("%s cannot be both listed and watched", name)}
+	case apierrors.IsBadRequest(err):
+		return &RefusedError{err, "mend the selectors or the resource"}
+	}
+	return nil
+}
+
+// recover decides what to do after a failure, and waits before it is done.
+func (r *Reflector[T]) recover(ctx context.Context, err error) error {
+	now := time.Now()
+	r.note(func(s *Status) { s.Err, s.ErrTime = err, now; s.Errors++ })
+	var undecodable *source.DecodeError
+	switch {
+	case expired(err):
+		r.wantList = true
+		if now.Sub(r.listed) > quickExpiry && !r.listed.IsZero() {
+			r.log.Info("the watch has expired; listing again", "resourceVersion", r.version)
+			return nil
+		}
+	case tooLarge(err), apierrors.IsNotFound(err), errors.As(err, &undecodable):
+		r.wantList = true
+	}
+	if now.Sub(r.failed) > backoffReset {
+		r.resetBackoff()
+	}
+	delay := r.backoff.Step()
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		delay = max(delay, time.Duration(seconds)*time.Second)
+	}
+	r.failed = now.Add(delay)
+	r.log.Warn("will try again", "err", err, "in", delay.Round(time.Millisecond), "list", r.wantList)
+	r.note(func(s *Status) { s.Phase, s.Retry = Waiting, r.failed })
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// expired says that the server no longer knows the version asked for.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// tooLarge says that the server does not know the version asked for yet: it
+// is behind, or has been restored from a backup.
+func tooLarge(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// watch follows changes until the stream ends.
+func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) error {
+	lasts := watchMinutes + rand.N(watchMinutes)
+	opts.TimeoutSeconds = int64(lasts / time.Second)
+	// The server ends the watch in time. If it does not, the connection is
+	// dead in a way nobody noticed.
+	ctx, cancel := context.WithTimeoutCause(ctx, lasts+overtime, errOverdue)
+	defer cancel()
+	begun, events := time.Now(), 0
+	r.note(func(s *Status) { s.Watches++; s.Phase = Watching })
+	err := r.src.Watch(ctx, opts, func(e source.Event[T]) error {
+		events++
+		r.contact()
+		r.push(e)
+		return nil
+	})
+	if errors.Is(err, errOverdue) {
+		return nil
+	}
+	if err == nil && events == 0 && time.Since(begun) < shortWatch {
+		return &source.Error{Target: r.target, Verb: "watch", Err: errShortWatch}
+	}
+	if err == nil {
+		r.established = true
+	}
+	return err
+}
+
+var (
+	errOverdue    = errors.New("the server did not end the watch in time")
+	errShortWatch = errors.New("the server ended the watch at once, without an event")
+)
+
+// contact notes that the server has been heard of.
+func (r *Reflector[T]) contact() {
+	r.established = true
+	r.note(func(s *Status) { s.Contact = time.Now() })
+}
+
+// push hands on an event.
+func (r *Reflector[T]) push(e source.Event[T]) {
+	d := delta.Delta[T]{Object: e.Object}
+	switch e.Type {
+	case source.Added:
+		d.Type = delta.Added
+	case source.Modified:
+		d.Type = delta.Updated
+	case source.Deleted:
+		d.Type = delta.Deleted
+	case source.Bookmark:
+		d.Type, d.ResourceVersion = delta.Bookmark, e.ResourceVersion
+	}
+	r.queue.Push(d)
+	if e.Type == source.Bookmark {
+		r.seen(e.ResourceVersion)
+	} else {
+		r.seen(e.Object.GetResourceVersion())
+	}
+}
+
+// seen notes where a watch would go on.
+func (r *Reflector[T]) seen(version string) {
+	if version != "" {
+		r.version = version
+		r.note(func(s *Status) { s.ResourceVersion = version })
+	}
+}

@@ -1,0 +1,81 @@
+package reflector
+
+import (
+	"sync"
+	"time"
+)
+
+// Phase is what a reflector is doing.
+type Phase uint8
+
+// The phases. A reflector begins Listing and then goes round the circle
+// Listing → Watching → Waiting, skipping what it need not do.
+const (
+	Stopped  Phase = iota // not running
+	Listing               // fetching everything there is
+	Watching              // following changes
+	Waiting               // backing off after an error, which Status.Err tells
+	Refused               // ended: the server says no, and asking again won't help
+)
+
+var phases = [...]string{"stopped", "listing", "watching", "waiting", "refused"}
+
+func (p Phase) String() string { return phases[p] }
+
+// Status is what there is to know about a reflector at one moment.
+type Status struct {
+	Phase Phase
+	// Since is when the phase began.
+	Since time.Time
+	// ResourceVersion is the last one seen: where a watch would go on.
+	ResourceVersion string
+	// Err is the last error and ErrTime its time. Err stays set after
+	// recovery, until the next start; Phase tells whether it still matters.
+	Err     error
+	ErrTime time.Time
+	// Retry is when a Waiting reflector tries again.
+	Retry time.Time
+	// Lists counts complete lists; the first is the initial one, the others
+	// are relists. Watches counts watches begun, Errors requests that failed.
+	Lists, Watches, Errors uint64
+	// Received counts the objects of the list in progress, or of the last
+	// one; Expected is how many the server said there would be, -1 if it did
+	// not say.
+	Received, Expected int64
+	// Contact is when the server was last heard of: an object, an event, a
+	// bookmark.
+	Contact time.Time
+}
+
+// board holds the status for everyone to read.
+type board struct {
+	mu      sync.Mutex
+	status  Status
+	changed chan struct{}
+}
+
+// Status returns the status at this moment and a channel that is closed when
+// its Phase or Err has changed since. Counters move without notice.
+func (b *board) Status() (Status, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.status, b.changed
+}
+
+// note changes the status under the lock.
+func (b *board) note(change func(*Status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	phase, errTime := b.status.Phase, b.status.ErrTime
+	change(&b.status)
+	if b.status.Phase != phase {
+		b.status.Since = time.Now()
+	}
+	if b.changed != nil && (b.status.Phase != phase || b.status.ErrTime != errTime) {
+		close(b.changed)
+		b.changed = nil
+	}
+}

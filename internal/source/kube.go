@@ -1,0 +1,292 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/internal/codec"
+)
+
+// Kube is a Source that speaks the Kubernetes API over HTTP. Bodies are read
+// as they arrive: an object at a time is in memory, not a list.
+type Kube[T any] struct {
+	target Target
+	client *http.Client
+	url    url.URL
+	codec  codec.Codec[T]
+}
+
+// NewKube returns a source for target behind the server at base, which may
+// have a path prefix. Objects are made by c.
+func NewKube[T any](client *http.Client, base *url.URL, target Target, c codec.Codec[T]) *Kube[T] {
+	elem := []string{"apis", target.Resource.Group, target.Resource.Version}
+	if target.Resource.Group == "" {
+		elem = []string{"api", target.Resource.Version}
+	}
+	if target.Namespace != "" {
+		elem = append(elem, "namespaces", target.Namespace)
+	}
+	return &Kube[T]{target: target, client: client, url: *base.JoinPath(append(elem, target.Resource.Resource)...), codec: c}
+}
+
+// Target says what the source is for.
+func (k *Kube[T]) Target() Target { return k.target }
+
+// List implements [Source].
+func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error) (ListResult, error) {
+	query := k.query()
+	set(query, "resourceVersion", opts.ResourceVersion)
+	set(query, "continue", opts.Continue)
+	if opts.Limit > 0 {
+		query.Set("limit", strconv.FormatInt(opts.Limit, 10))
+	}
+	body, format, err := k.get(ctx, query, k.codec.Accept(true))
+	if err != nil {
+		return ListResult{}, k.failed("list", err)
+	}
+	defer body.Close()
+	var seen callerError
+	visit := func(raw []byte) error {
+		object, err := k.codec.Decode(format, raw)
+		if err != nil {
+			return &DecodeError{err}
+		}
+		return seen.note(each(object))
+	}
+	var meta metav1.ListMeta
+	if format == codec.Protobuf {
+		meta, err = readProtobufList(body, visit)
+	} else {
+		meta, err = readJSONList(body, visit)
+	}
+	if seen.err != nil {
+		return ListResult{}, seen.err
+	}
+	if err != nil {
+		return ListResult{}, k.failed("list", cut(ctx, err))
+	}
+	result := ListResult{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue, Remaining: -1}
+	if meta.RemainingItemCount != nil {
+		result.Remaining = *meta.RemainingItemCount
+	} else if meta.Continue == "" {
+		result.Remaining = 0
+	}
+	return result, nil
+}
+
+// Get fetches one object.
+func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
+	var none T
+	one := *k
+	one.url = *k.url.JoinPath(name)
+	body, format, err := one.get(ctx, url.Values{}, k.codec.Accept(false))
+	if err != nil {
+		return none, k.failed("get", err)
+	}
+	defer body.Close()
+	raw, err := readAll(body)
+	if err == nil && format == codec.Protobuf {
+		_, raw, err = unwrapUnknown(raw)
+	}
+	if err != nil {
+		return none, k.failed("get", cut(ctx, err))
+	}
+	object, err := k.codec.Decode(format, raw)
+	if err != nil {
+		return none, k.failed("get", &DecodeError{err})
+	}
+	return object, nil
+}
+
+// Watch implements [Source].
+func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[T]) error) error {
+	query := k.query()
+	query.Set("watch", "true")
+	query.Set("allowWatchBookmarks", "true")
+	set(query, "resourceVersion", opts.ResourceVersion)
+	if opts.InitialEvents {
+		query.Set("sendInitialEvents", "true")
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+	if opts.TimeoutSeconds > 0 {
+		query.Set("timeoutSeconds", strconv.FormatInt(opts.TimeoutSeconds, 10))
+	}
+	body, format, err := k.get(ctx, query, k.codec.Accept(false))
+	if err != nil {
+		return k.failed("watch", err)
+	}
+	defer body.Close()
+	var seen callerError
+	visit := func(kind string, raw []byte) error {
+		event, err := k.event(format, kind, raw)
+		if err != nil {
+			return err
+		}
+		return seen.note(each(event))
+	}
+	if format == codec.Protobuf {
+		err = readProtobufWatch(body, visit)
+	} else {
+		err = readJSONWatch(body, visit)
+	}
+	switch {
+	case seen.err != nil:
+		return seen.err
+	case err != nil:
+		return k.failed("watch", cut(ctx, err))
+	}
+	return nil
+}
+
+// event makes sense of one frame of a watch.
+func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T], error) {
+	var event Event[T]
+	switch kind {
+	case "ADDED":
+		event.Type = Added
+	case "MODIFIED":
+		event.Type = Modified
+	case "DELETED":
+		event.Type = Deleted
+	case "BOOKMARK":
+		var mark metav1.PartialObjectMetadata // the metadata of any kind reads as this
+		if err := decodeMeta(format, raw, &mark); err != nil {
+			return event, fmt.Errorf("decode a bookmark: %w", err)
+		}
+		event.Type = Bookmark
+		event.ResourceVersion = mark.ResourceVersion
+		event.InitialEventsEnd = mark.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+		return event, nil
+	case "ERROR":
+		var status metav1.Status
+		if err := decodeMeta(format, raw, &status); err != nil {
+			return event, fmt.Errorf("decode an error event: %w", err)
+		}
+		return event, &apierrors.StatusError{ErrStatus: status}
+	default:
+		return event, fmt.Errorf("unknown watch event type %.40q", kind)
+	}
+	object, err := k.codec.Decode(format, raw)
+	if err != nil {
+		return event, &DecodeError{err}
+	}
+	event.Object = object
+	return event, nil
+}
+
+// query holds what every request to this target carries.
+func (k *Kube[T]) query() url.Values {
+	query := url.Values{}
+	set(query, "labelSelector", k.target.Labels)
+	set(query, "fieldSelector", k.target.Fields)
+	return query
+}
+
+func set(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// get sends a request and returns the body of a good answer, or the Status of
+// a bad one as an error.
+func (k *Kube[T]) get(ctx context.Context, query url.Values, accept string) (io.ReadCloser, codec.Format, error) {
+	u := k.url
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := k.client.Do(req)
+	if err != nil {
+		return nil, 0, cut(ctx, err)
+	}
+	format, err := formatOf(resp.Header.Get("Content-Type"))
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, 0, statusError(resp, format)
+	}
+	if err != nil {
+		resp.Body.Close()
+		return nil, 0, err
+	}
+	return resp.Body, format, nil
+}
+
+func formatOf(contentType string) (codec.Format, error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return 0, fmt.Errorf("the server answered with content type %.80q, which cannot be read: %w", contentType, err)
+	}
+	switch media {
+	case "application/json":
+		return codec.JSON, nil
+	case "application/vnd.kubernetes.protobuf":
+		return codec.Protobuf, nil
+	}
+	return 0, fmt.Errorf("the server answered with content type %q, neither Kubernetes JSON nor protobuf: is it an API server?", media)
+}
+
+// statusError makes an error of an answer that is not 200.
+func statusError(resp *http.Response, format codec.Format) error {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var status metav1.Status
+	raw := body
+	var err error
+	if format == codec.Protobuf {
+		_, raw, err = unwrapUnknown(body)
+	}
+	if err == nil {
+		err = decodeMeta(format, raw, &status)
+	}
+	retryAfter, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || status.Status != metav1.StatusFailure {
+		message := strings.TrimSpace(string(body))
+		if len(message) > 512 {
+			message = message[:512] + "…"
+		}
+		generic := apierrors.NewGenericServerResponse(resp.StatusCode, "", schemaless, "", message, retryAfter, true)
+		return generic
+	}
+	if retryAfter > 0 {
+		if status.Details == nil {
+			status.Details = &metav1.StatusDetails{}
+		}
+		if status.Details.RetryAfterSeconds == 0 {
+			status.Details.RetryAfterSeconds = int32(min(retryAfter, 1<<30))
+		}
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// failed wraps an error with what was being done to which resource.
+func (k *Kube[T]) failed(verb string, err error) error {
+	return &Error{Target: k.target, Verb: verb, Err: err}
+}
+
+// cut prefers the reason a context was ended for over what the ending broke.
+func cut(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// callerError remembers an error of the caller's function, to be told from
+// those of the stream.
+type callerError struct{ err error }
+
+func (c *callerError) note(err error) error {
+	c.err = err
+	return err
+}

@@ -1,0 +1,227 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// The protobuf encoding of the Kubernetes API: four bytes of magic, then a
+// runtime.Unknown whose raw field holds the message. See
+// k8s.io/apimachinery/pkg/runtime/serializer/protobuf.
+var magic = []byte{'k', '8', 's', 0}
+
+// maxMessage bounds what one object, or one frame, may take. etcd's own limit
+// for a request is 1.5 MB unless raised.
+const maxMessage = 128 << 20
+
+// Field numbers of the messages that are read by hand.
+const (
+	unknownRaw   protowire.Number = 2
+	listMetadata protowire.Number = 1
+	listItems    protowire.Number = 2
+)
+
+// unwrapUnknown takes the message out of its envelope.
+func unwrapUnknown(b []byte) (runtime.TypeMeta, []byte, error) {
+	rest, ok := bytes.CutPrefix(b, magic)
+	if !ok {
+		return runtime.TypeMeta{}, nil, fmt.Errorf("not Kubernetes protobuf: it begins with %.4q", b)
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(rest); err != nil {
+		return runtime.TypeMeta{}, nil, fmt.Errorf("protobuf envelope: %w", err)
+	}
+	return envelope.TypeMeta, envelope.Raw, nil
+}
+
+// readProtobufList walks a list as it arrives and calls visit with the bytes
+// of each item, which are valid during the call.
+func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, error) {
+	var meta metav1.ListMeta
+	in := &messageReader{r: bufio.NewReaderSize(r, 64<<10)}
+	head, err := in.bytes(uint64(len(magic)))
+	if err != nil {
+		return meta, err
+	}
+	if !bytes.Equal(head, magic) {
+		return meta, fmt.Errorf("not Kubernetes protobuf: it begins with %.4q", head)
+	}
+	// The envelope's raw field is the list. Its end is the end of the list's
+	// fields; the envelope's other fields are passed over.
+	seen := false
+	for {
+		number, size, err := in.field()
+		if errors.Is(err, io.EOF) && seen {
+			return meta, nil
+		}
+		if err != nil {
+			return meta, fmt.Errorf("protobuf envelope: %w", truncated(err))
+		}
+		if number != unknownRaw {
+			if err := in.skip(size); err != nil {
+				return meta, truncated(err)
+			}
+			continue
+		}
+		seen = true
+		if meta, err = in.list(size, visit); err != nil {
+			return meta, err
+		}
+	}
+}
+
+// list reads the fields of a list message of the given size.
+func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.ListMeta, error) {
+	var meta metav1.ListMeta
+	for end := in.offset + size; in.offset < end; {
+		number, size, err := in.field()
+		if err != nil {
+			return meta, fmt.Errorf("protobuf list: %w", truncated(err))
+		}
+		if number != listMetadata && number != listItems {
+			if err := in.skip(size); err != nil {
+				return meta, truncated(err)
+			}
+			continue
+		}
+		raw, err := in.bytes(size)
+		if err != nil {
+			return meta, err
+		}
+		if number == listItems {
+			err = visit(raw)
+		} else if err = meta.Unmarshal(raw); err != nil {
+			err = fmt.Errorf("metadata of the list: %w", err)
+		}
+		if err != nil {
+			return meta, err
+		}
+	}
+	return meta, nil
+}
+
+// readProtobufWatch calls visit with the type and object of each event until
+// the stream ends. A frame is four bytes of length, big endian, and that many
+// bytes of a metav1.WatchEvent, whose object is in an envelope of its own.
+func readProtobufWatch(r io.Reader, visit func(kind string, raw []byte) error) error {
+	in := &messageReader{r: bufio.NewReaderSize(r, 64<<10)}
+	var length [4]byte
+	for {
+		if _, err := io.ReadFull(in.r, length[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		frame, err := in.bytes(uint64(binary.BigEndian.Uint32(length[:])))
+		if err != nil {
+			return err
+		}
+		var event metav1.WatchEvent
+		if err := event.Unmarshal(frame); err != nil {
+			return fmt.Errorf("protobuf watch event: %w", err)
+		}
+		_, raw, err := unwrapUnknown(event.Object.Raw)
+		if err != nil {
+			return fmt.Errorf("protobuf watch event: %w", err)
+		}
+		if err := visit(event.Type, raw); err != nil {
+			return err
+		}
+	}
+}
+
+// messageReader reads protobuf fields off a stream.
+type messageReader struct {
+	r      *bufio.Reader
+	offset uint64
+	buf    bytes.Buffer
+}
+
+// field reads the head of a field. Only length-delimited ones are of use here;
+// others are passed over.
+func (in *messageReader) field() (protowire.Number, uint64, error) {
+	for {
+		tag, err := in.varint()
+		if err != nil {
+			return 0, 0, err
+		}
+		number, kind := protowire.DecodeTag(tag)
+		if number < protowire.MinValidNumber {
+			return 0, 0, fmt.Errorf("invalid field number %d", number)
+		}
+		switch kind {
+		case protowire.BytesType:
+			size, err := in.varint()
+			return number, size, truncated(err)
+		case protowire.VarintType:
+			_, err = in.varint()
+		case protowire.Fixed32Type:
+			err = in.skip(4)
+		case protowire.Fixed64Type:
+			err = in.skip(8)
+		default:
+			err = fmt.Errorf("wire type %d is not used by Kubernetes", kind)
+		}
+		if err != nil {
+			return 0, 0, truncated(err)
+		}
+	}
+}
+
+func (in *messageReader) varint() (uint64, error) {
+	var v uint64
+	for i := 0; i < binary.MaxVarintLen64; i++ {
+		b, err := in.r.ReadByte()
+		if err != nil {
+			if i > 0 {
+				err = truncated(err)
+			}
+			return 0, err
+		}
+		in.offset++
+		v |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			return v, nil
+		}
+	}
+	return 0, errors.New("varint is too long")
+}
+
+// bytes reads size bytes, valid until the next call. Memory is taken as bytes
+// arrive, not on the word of the length.
+func (in *messageReader) bytes(size uint64) ([]byte, error) {
+	if size > maxMessage {
+		return nil, fmt.Errorf("a message of %d bytes is over the limit of %d", size, maxMessage)
+	}
+	in.buf.Reset()
+	n, err := io.CopyN(&in.buf, in.r, int64(size))
+	in.offset += uint64(n)
+	return in.buf.Bytes(), truncated(err)
+}
+
+func (in *messageReader) skip(size uint64) error {
+	if size > maxMessage {
+		return fmt.Errorf("a field of %d bytes is over the limit of %d", size, maxMessage)
+	}
+	n, err := io.CopyN(io.Discard, in.r, int64(size))
+	in.offset += uint64(n)
+	return err
+}
+
+// readAll reads the body of one object.
+func readAll(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
+	if err == nil && len(b) > maxMessage {
+		err = fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
+	}
+	return b, err
+}
