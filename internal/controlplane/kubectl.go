@@ -1,0 +1,37 @@
+//go:build unix
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Kubectl runs kubectl as user, and returns what it prints. When it fails the
+// error has what it printed to standard error.
+func (c *Cluster) Kubectl(ctx context.Context, user User, args ...string) (stdout, stderr string, err error) {
+	cmd := c.KubectlCommand(ctx, c.Kubeconfig(user), args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String(), errOut.String(), fmt.Errorf("kubectl %s: %w: %s",
+			strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.String(), errOut.String(), nil
+}
+
+// KubectlCommand returns a command that runs kubectl with the kubeconfig file,
+// which may be of any server: one that stands in front of the cluster, for
+// example. It is for those who want kubectl's input or to read its output as it
+// comes; see [Cluster.Kubectl] for the rest. What kubectl caches and reads in a
+// home it does in the cluster's folder, not in the user's.
+func (c *Cluster) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.path("home"), "KUBECACHEDIR="+c.path("kubectl-cache"))
+	return cmd
+}

@@ -1,0 +1,167 @@
+//go:build unix
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// A User is someone whom the cluster knows, by a bearer token. Its value is the
+// name of the user that requests are made as.
+type User string
+
+const (
+	// Admin may do everything: a member of system:masters.
+	Admin User = "admin"
+
+	// NamespacedUser may read and write the usual resources in [Namespace]
+	// (see the Role of the user's name there), and nothing anywhere else.
+	NamespacedUser User = "namespaced-user"
+
+	// Nobody has no rights but those of everyone who is authenticated:
+	// discovery, and asking about the own rights.
+	Nobody User = "nobody"
+)
+
+// Namespace is the namespace that [NamespacedUser] has rights in. It is there
+// from the start, as the namespace default is.
+const Namespace = "team-a"
+
+var users = []User{Admin, NamespacedUser, Nobody}
+
+// token is the user's bearer token. It is no secret: the cluster listens on the
+// loopback interface and lasts as long as a test.
+func (u User) token() string { return string(u) + "-token" }
+
+// tokenFile is what the API server reads with --token-auth-file.
+func tokenFile() []byte {
+	var lines strings.Builder
+	for _, user := range users {
+		group := ""
+		if user == Admin {
+			group = "system:masters"
+		}
+		fmt.Fprintf(&lines, "%s,%s,%s,%s\n", user.token(), user, user, group)
+	}
+	return []byte(lines.String())
+}
+
+// Config returns a new configuration of a client that makes its requests as
+// user. The client is not slowed down by a rate limit of its own.
+func (c *Cluster) Config(user User) *rest.Config {
+	return &rest.Config{
+		Host:            c.URL(),
+		BearerToken:     user.token(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca},
+		QPS:             -1,
+	}
+}
+
+// Kubeconfig returns the path of a kubeconfig file whose current context is the
+// cluster as user sees it. The file is removed with the cluster.
+func (c *Cluster) Kubeconfig(user User) string { return c.path(string(user) + ".kubeconfig") }
+
+// WriteKubeconfig writes a kubeconfig file to path whose current context is
+// the server of config with its bearer token.
+func WriteKubeconfig(path string, config *rest.Config) error {
+	const name = "tidings"
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
+		Server:                   config.Host,
+		CertificateAuthorityData: config.CAData,
+		InsecureSkipTLSVerify:    config.Insecure,
+	}
+	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.CurrentContext = name
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+		return fmt.Errorf("write a kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// setUp waits for the namespace default, which the API server makes soon after
+// it is ready, and makes Namespace and the rights of NamespacedUser.
+func (c *Cluster) setUp(ctx context.Context) error {
+	if err := c.makeRights(ctx); err != nil {
+		return fmt.Errorf("set up the cluster's users: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) makeRights(ctx context.Context) error {
+	core, err := c.adminClient(corev1.SchemeGroupVersion, "/api")
+	if err != nil {
+		return err
+	}
+	rbac, err := c.adminClient(rbacv1.SchemeGroupVersion, "/apis")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.apiServer.await(ctx, func(ctx context.Context) error {
+		return core.Get().Resource("namespaces").Name(metav1.NamespaceDefault).Do(ctx).Error()
+	}); err != nil {
+		return err
+	}
+
+	meta := metav1.ObjectMeta{Name: string(NamespacedUser), Namespace: Namespace}
+	return errors.Join(
+		core.Post().Resource("namespaces").
+			Body(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}).Do(ctx).Error(),
+		rbac.Post().Namespace(Namespace).Resource("roles").
+			Body(&rbacv1.Role{ObjectMeta: meta, Rules: namespacedRules}).Do(ctx).Error(),
+		rbac.Post().Namespace(Namespace).Resource("rolebindings").
+			Body(&rbacv1.RoleBinding{
+				ObjectMeta: meta,
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: string(NamespacedUser)}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			}).Do(ctx).Error(),
+	)
+}
+
+// namespacedRules are the rights of NamespacedUser in Namespace. The built-in
+// ClusterRole edit would say it in a word, but a controller fills it.
+var namespacedRules = func() []rbacv1.PolicyRule {
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	return []rbacv1.PolicyRule{
+		{Verbs: verbs, APIGroups: []string{""}, Resources: []string{
+			"configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "pods/log", "pods/status",
+			"replicationcontrollers", "secrets", "serviceaccounts", "services",
+		}},
+		{Verbs: verbs, APIGroups: []string{"apps"}, Resources: []string{
+			"controllerrevisions", "daemonsets", "deployments", "deployments/scale", "replicasets", "statefulsets",
+		}},
+		{Verbs: verbs, APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}},
+		{Verbs: verbs, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
+		{Verbs: verbs, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"}},
+	}
+}()
+
+// adminClient returns a client of one API group. The typed clientset would do,
+// but takes longer to compile than the rest of this package together.
+func (c *Cluster) adminClient(gv schema.GroupVersion, apiPath string) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config := c.AdminConfig()
+	config.GroupVersion = &gv
+	config.APIPath = apiPath
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(config)
+}
