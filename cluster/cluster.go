@@ -110,7 +110,8 @@ func (c *Cluster) ResourceForKind(ctx context.Context, gvk schema.GroupVersionKi
 // returned is at most half a minute old.
 //
 // A list and an error together mean that some of the discovery failed (most
-// often an aggregated API that is down) and the list holds the rest.
+// often an aggregated API that is down; the error then wraps a
+// *discovery.ErrGroupDiscoveryFailed) and the list holds what is known.
 func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
 	return c.discovery.mirrorable(ctx)
 }

@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// ErrNoKubeconfig is wrapped by the error that says where a kubeconfig was
+// looked for when there is none and the program does not run inside a cluster.
+var ErrNoKubeconfig = errors.New("no kubeconfig found")
+
+// InCluster is the name of the one context there is inside a pod that has a
+// service account and no kubeconfig.
+const InCluster = "in-cluster"
+
+// Context is one context of a kubeconfig.
+type Context struct {
+	Name      string
+	Cluster   string
+	User      string
+	Namespace string // "" where the kubeconfig names none
+	Server    string
+	Current   bool
+}
+
+// FromKubeconfig makes the cluster of one kubeconfig context, named after it.
+// An empty context means the current one.
+//
+// path is a file, or several in the form of KUBECONFIG, of which all must exist.
+// When it is empty the files are the ones kubectl takes: those of KUBECONFIG,
+// else ~/.kube/config, else the service account of the pod this runs in. It does
+// no network I/O.
+func FromKubeconfig(path, context string) (*Cluster, error) {
+	k, err := loadKubeconfig(path)
+	if err != nil {
+		return nil, err
+	}
+	name, err := k.choose(context)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := k.restConfig(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(name, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.where(), err)
+	}
+	c.namespace = cmp.Or(k.raw.Contexts[name].Namespace, "default")
+	return c, nil
+}
+
+// Contexts lists the contexts of the kubeconfig that [FromKubeconfig] reads for
+// the same path, sorted by name.
+func Contexts(path string) ([]Context, error) {
+	k, err := loadKubeconfig(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []Context
+	for _, name := range k.names() {
+		ctx := k.raw.Contexts[name]
+		c := Context{Name: name, Cluster: ctx.Cluster, User: ctx.AuthInfo, Namespace: ctx.Namespace, Current: name == k.raw.CurrentContext}
+		if server := k.raw.Clusters[ctx.Cluster]; server != nil {
+			c.Server = server.Server
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// kubeconfig is what the files say at one moment. In a pod without any it is a
+// single context that stands for the service account.
+type kubeconfig struct {
+	files  []string
+	raw    *api.Config
+	inside *rest.Config // set in a pod without kubeconfig
+}
+
+// kubeconfigFiles says which files to read for path, and whether the user named
+// them by it.
+func kubeconfigFiles(path string) (files []string, named bool) {
+	if files = nonEmpty(filepath.SplitList(path)); len(files) > 0 {
+		return files, true
+	}
+	if files = nonEmpty(filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))); len(files) > 0 {
+		return files, false
+	}
+	return []string{clientcmd.RecommendedHomeFile}, false
+}
+
+func nonEmpty(list []string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+func loadKubeconfig(path string) (*kubeconfig, error) {
+	files, named := kubeconfigFiles(path)
+	k := &kubeconfig{files: files}
+	var missing []string
+	for _, f := range files {
+		if _, err := os.Stat(f); errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, f)
+		}
+	}
+	if named && len(missing) > 0 {
+		return nil, fmt.Errorf("%w at %s", ErrNoKubeconfig, strings.Join(missing, ", "))
+	}
+	if len(missing) == len(files) {
+		if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+			return k, k.loadServiceAccount()
+		}
+		return nil, fmt.Errorf("%w at %s, which KUBECONFIG names; correct it, or pass --kubeconfig",
+			ErrNoKubeconfig, strings.Join(files, ", "))
+	}
+	raw, err := (&clientcmd.ClientConfigLoadingRules{Precedence: files}).Load()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	k.raw = raw
+	if len(raw.Contexts) == 0 {
+		return nil, fmt.Errorf("%s has no contexts", k.where())
+	}
+	return k, nil
+}
+
+// loadServiceAccount is for a pod: there is no kubeconfig where kubectl looks.
+func (k *kubeconfig) loadServiceAccount() error {
+	cfg, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return fmt.Errorf("%w at %s, and this is not a pod with a service account; pass --kubeconfig, or --demo for the embedded cluster",
+			ErrNoKubeconfig, strings.Join(k.files, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%w at %s, and the pod's service account cannot be used: %w", ErrNoKubeconfig, strings.Join(k.files, ", "), err)
+	}
+	namespace := os.Getenv("POD_NAMESPACE")
+	if b, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil && namespace == "" {
+		namespace = strings.TrimSpace(string(b))
+	}
+	k.files, k.inside = nil, cfg
+	k.raw = &api.Config{
+		CurrentContext: InCluster,
+		Contexts:       map[string]*api.Context{InCluster: {Cluster: InCluster, Namespace: namespace}},
+		Clusters:       map[string]*api.Cluster{InCluster: {Server: cfg.Host}},
+	}
+	return nil
+}
+
+func (k *kubeconfig) where() string {
+	if k.inside != nil {
+		return "the pod's service account"
+	}
+	return "kubeconfig " + strings.Join(k.files, ", ")
+}
+
+func (k *kubeconfig) names() []string { return slices.Sorted(maps.Keys(k.raw.Contexts)) }
+
+// choose takes the context asked for, or the current one, and sees that it
+// exists.
+func (k *kubeconfig) choose(context string) (string, error) {
+	has := "it has " + strings.Join(k.names(), ", ")
+	switch {
+	case context == "" && k.raw.CurrentContext == "":
+		return "", fmt.Errorf("%s has no current context; pass --context (%s)", k.where(), has)
+	case context == "" && k.raw.Contexts[k.raw.CurrentContext] == nil:
+		return "", fmt.Errorf("%s: its current context %q does not exist; pass --context (%s)", k.where(), k.raw.CurrentContext, has)
+	case context == "":
+		return k.raw.CurrentContext, nil
+	case k.raw.Contexts[context] == nil:
+		return "", fmt.Errorf("%s has no context %q (%s)", k.where(), context, has)
+	}
+	return context, nil
+}
+
+func (k *kubeconfig) restConfig(name string) (*rest.Config, error) {
+	if k.inside != nil {
+		return rest.CopyConfig(k.inside), nil
+	}
+	// clientcmd takes a cluster or user that is missing for an empty one.
+	ctx := k.raw.Contexts[name]
+	if k.raw.Clusters[ctx.Cluster] == nil {
+		return nil, fmt.Errorf("%s: context %q names the cluster %q, which is not there", k.where(), name, ctx.Cluster)
+	}
+	if ctx.AuthInfo != "" && k.raw.AuthInfos[ctx.AuthInfo] == nil {
+		return nil, fmt.Errorf("%s: context %q names the user %q, which is not there", k.where(), name, ctx.AuthInfo)
+	}
+	// clientcmd writes the cluster's settings into the user's exec plugin, which
+	// contexts may share: hence the copy. The loading rules let legacy auth
+	// providers write refreshed tokens back.
+	cfg, err := clientcmd.NewNonInteractiveClientConfig(*k.raw.DeepCopy(), name, &clientcmd.ConfigOverrides{},
+		&clientcmd.ClientConfigLoadingRules{Precedence: k.files}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s, context %q: %w", k.where(), name, err)
+	}
+	return cfg, nil
+}
