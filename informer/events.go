@@ -1,0 +1,72 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// Events yields what happens: every object in the store, then [Synced], then
+// each change in order, until the loop is left or ctx ends, or the server
+// refuses the informer. It may begin before the informer is started; while the
+// informer is stopped it waits.
+//
+// The loop runs at its own pace: events it has not come to wait in the log,
+// which it shares with every other reader. Each call follows anew.
+func (inf *Informer[T]) Events(ctx context.Context, opts ...FollowOption) iter.Seq[Event[T]] {
+	return func(yield func(Event[T]) bool) {
+		o := newFollowOptions(opts)
+		inf.follow(ctx, newFollower(inf.store, o.resync, o.bookmarks), yield)
+	}
+}
+
+// ErrExpired says that the changes after a resourceVersion are not all at hand.
+var ErrExpired = errors.New("the changes since that resourceVersion are not retained")
+
+// EventsSince yields the changes after resourceVersion, without an initial
+// list, until the loop is left or ctx ends or the server refuses the informer.
+// The version must be of an event with Resumable set, or of a list. If the
+// window kept by [Retain] does not reach back to it, or the informer has not
+// come to it yet (see [Informer.WaitFor]), the error is [ErrExpired]; [ErrVersion]
+// if it is no version at all.
+func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string, opts ...FollowOption) (iter.Seq[Event[T]], error) {
+	since := object.Version(resourceVersion)
+	if since == 0 {
+		return nil, fmt.Errorf("%w, not %q", ErrVersion, resourceVersion)
+	}
+	o := newFollowOptions(opts)
+	f := newFollower(inf.store, o.resync, o.bookmarks)
+	position, ok := inf.store.Since(since)
+	if !ok {
+		have := Event[T]{version: f.view.ResourceVersion}.ResourceVersion()
+		f.release()
+		return nil, fmt.Errorf("%s: events since %s, having %s: %w", inf.target(), resourceVersion, have, ErrExpired)
+	}
+	f.release()
+	f.position.Store(position)
+	f.seen, f.synced = since, true
+	return func(yield func(Event[T]) bool) { inf.follow(ctx, f, yield) }, nil
+}
+
+// follow runs f in the caller's goroutine until ctx ends or the informer is
+// refused.
+func (inf *Informer[T]) follow(ctx context.Context, f *follower[T], yield func(Event[T]) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer f.release()
+	inf.mu.Lock()
+	inf.loops[&cancel] = struct{}{}
+	if inf.run != nil && ended(inf.run.done) && inf.run.err != nil {
+		cancel()
+	}
+	inf.mu.Unlock()
+	defer func() {
+		inf.mu.Lock()
+		delete(inf.loops, &cancel)
+		inf.mu.Unlock()
+	}()
+	f.run(ctx, false, yield)
+}

@@ -1,0 +1,121 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/tidings-io/tidings/cluster"
+)
+
+// Factory shares informers of one cluster among those who need them: each
+// resource and scope is mirrored once. Get informers from it with [For].
+type Factory struct {
+	cluster *cluster.Cluster
+	opts    []Option
+
+	mu        sync.Mutex
+	informers map[share]Managed
+	order     []share
+}
+
+// Managed is what every informer can do, whatever it keeps.
+type Managed interface {
+	Start(context.Context) error
+	Stop(context.Context) error
+	Empty(context.Context) error
+	WaitForSync(context.Context) error
+	Status() Status
+}
+
+// share is what two askers must have in common to share an informer.
+type share struct {
+	kept                                      reflect.Type
+	resource, namespace, labels, fields, from string
+	managedFields                             bool
+}
+
+// NewFactory returns a factory whose informers all have opts.
+func NewFactory(c *cluster.Cluster, opts ...Option) *Factory {
+	return &Factory{cluster: c, opts: opts, informers: map[share]Managed{}}
+}
+
+// For returns the factory's informer of T with these options beside the
+// factory's own, making it if nobody has asked for it before. It is not started.
+func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
+	all := slices.Concat(f.opts, opts)
+	o, err := newOptions(all)
+	if err != nil {
+		return nil, err
+	}
+	key := share{reflect.TypeFor[T](), o.resource, o.namespace, o.labels, o.fields, o.from, o.codec.KeepManagedFields}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if have, ok := f.informers[key]; ok {
+		return have.(*Informer[T]), nil
+	}
+	inf, err := New[T](f.cluster, all...)
+	if err != nil {
+		return nil, err
+	}
+	f.informers[key] = inf
+	f.order = append(f.order, key)
+	return inf, nil
+}
+
+// Start starts the informers that do not run yet, all at once, and waits until
+// each has its first list. They run until ctx ends or they are stopped. The
+// error joins those of the informers that were refused; the others run.
+func (f *Factory) Start(ctx context.Context) error {
+	return f.each(func(inf Managed) error {
+		err := inf.Start(ctx)
+		if errors.Is(err, ErrStarted) {
+			return inf.WaitForSync(ctx)
+		}
+		return err
+	})
+}
+
+// WaitForSync waits until every informer has a complete list.
+func (f *Factory) WaitForSync(ctx context.Context) error {
+	return f.each(func(inf Managed) error { return inf.WaitForSync(ctx) })
+}
+
+// Stop stops every informer, see [Informer.Stop]. They can be started again.
+func (f *Factory) Stop(ctx context.Context) error {
+	return f.each(func(inf Managed) error { return inf.Stop(ctx) })
+}
+
+// Empty stops every informer and empties its store, see [Informer.Empty].
+func (f *Factory) Empty(ctx context.Context) error {
+	return f.each(func(inf Managed) error { return inf.Empty(ctx) })
+}
+
+// Informers returns the informers in the order in which they were asked for.
+func (f *Factory) Informers() []Managed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []Managed
+	for _, key := range f.order {
+		all = append(all, f.informers[key])
+	}
+	return all
+}
+
+// each calls do for every informer at once and joins the errors.
+func (f *Factory) each(do func(Managed) error) error {
+	informers := f.Informers()
+	errs := make([]error, len(informers))
+	var wg sync.WaitGroup
+	for i, inf := range informers {
+		wg.Go(func() { errs[i] = do(inf) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("informers of cluster %s: %w", f.cluster.Name(), err)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Handler is told what happens, one event at a time. It runs on a goroutine of
+// its own: a slow handler delays itself only.
+type Handler[T Object] interface {
+	Handle(Event[T])
+}
+
+// HandlerFunc is a function as a [Handler]. It gets every event.
+type HandlerFunc[T Object] func(Event[T])
+
+// Handle calls f.
+func (f HandlerFunc[T]) Handle(e Event[T]) { f(e) }
+
+// Handlers is a [Handler] made of functions by what happened. Those that are
+// nil are not called.
+type Handlers[T Object] struct {
+	Add    func(obj T, inInitialList bool)
+	Update func(old, new T) // Sync too: then old and new are the same
+	Delete func(last T)     // the last known state
+	Synced func()           // once, after the initial list
+}
+
+// Handle calls the function for e.
+func (h Handlers[T]) Handle(e Event[T]) {
+	switch {
+	case e.Type == Added && h.Add != nil:
+		h.Add(e.Object, e.InInitialList)
+	case (e.Type == Updated || e.Type == Sync) && h.Update != nil:
+		h.Update(e.Old, e.Object)
+	case e.Type == Deleted && h.Delete != nil:
+		h.Delete(e.Object)
+	case e.Type == Synced && h.Synced != nil:
+		h.Synced()
+	}
+}
+
+// FollowOption changes what a handler or an iterator is told.
+type FollowOption func(*followOptions)
+
+type followOptions struct {
+	resync    time.Duration
+	bookmarks bool
+}
+
+// Resync tells every object in the store again as a [Sync] event, each time
+// the period is over. The server is not asked; this is for handlers that want
+// to look at everything now and then. 0 means never.
+func Resync(period time.Duration) FollowOption {
+	return func(o *followOptions) { o.resync = period }
+}
+
+// WithBookmarks also tells of [Bookmark] events.
+func WithBookmarks() FollowOption {
+	return func(o *followOptions) { o.bookmarks = true }
+}
+
+func newFollowOptions(opts []FollowOption) followOptions {
+	var o followOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// Registration is a handler's place with an informer.
+type Registration struct {
+	run     func(ctx context.Context, drain bool)
+	status  func() HandlerStatus
+	synced  <-chan struct{}
+	forget  func(*Registration) // takes it off the informer
+	release func()              // lets go of what it holds in the store
+
+	mu      sync.Mutex
+	cancel  context.CancelFunc // of the last run
+	idle    chan struct{}      // closed when the last run has ended; nil if none was
+	removed bool
+}
+
+// HandlerStatus is what there is to know about a handler at one moment.
+type HandlerStatus struct {
+	// Delivered counts the events the handler has been given.
+	Delivered uint64
+	// Lag is the number of events that wait for it.
+	Lag uint64
+	// Synced says that it has been told the whole initial list.
+	Synced bool
+	// Panics counts the events at which it panicked; LastPanic is the last.
+	Panics    uint64
+	LastPanic string
+}
+
+// Status may be called at any time.
+func (r *Registration) Status() HandlerStatus { return r.status() }
+
+// WaitForSync waits until the handler has returned from the initial list. The
+// error is the context's.
+func (r *Registration) WaitForSync(ctx context.Context) error {
+	select {
+	case <-r.synced:
+		return nil
+	default:
+	}
+	select {
+	case <-r.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a handler to be told the initial list: %w", context.Cause(ctx))
+	}
+}
+
+// Remove takes the handler off its informer and waits until it has returned
+// from the event it is at, or ctx ends; in any case it gets no other event. A
+// handler that removes itself must not wait: let it call Remove on another
+// goroutine or with a context that has ended. Removing twice does nothing.
+func (r *Registration) Remove(ctx context.Context) error {
+	r.forget(r)
+	r.mu.Lock()
+	removed := r.removed
+	r.removed = true
+	if !removed && r.idle == nil {
+		r.release()
+	}
+	r.mu.Unlock()
+	return r.halt(ctx)
+}
+
+// start lets the handler run until halt or the end of ctx, or with drain until
+// it has been told everything.
+func (r *Registration) start(ctx context.Context, drain bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.removed {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	before, idle := r.idle, make(chan struct{})
+	r.cancel, r.idle = cancel, idle
+	go func() {
+		defer cancel()
+		if before != nil {
+			<-before // never two at once: events come one at a time
+		}
+		r.run(ctx, drain)
+		r.mu.Lock()
+		if r.removed {
+			r.release()
+		}
+		r.mu.Unlock()
+		close(idle)
+	}()
+}
+
+// halt stops the handler and waits for it.
+func (r *Registration) halt(ctx context.Context) error {
+	r.mu.Lock()
+	cancel := r.cancel
+	r.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	return r.wait(ctx)
+}
+
+// wait waits until the handler does not run any more.
+func (r *Registration) wait(ctx context.Context) error {
+	r.mu.Lock()
+	idle := r.idle
+	r.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a handler to return: %w", context.Cause(ctx))
+	}
+}
+
+// AddHandler registers h. While the informer runs, h is told of every object
+// in the store, then [Synced], then what happens, in order, one event at a
+// time. When the informer stops h is left alone, and when it starts again h
+// goes on with the event after the last. Handlers may be added and removed at
+// any time.
+//
+// A panic in h is reported to the logger with its stack and counted; h goes on
+// with the next event.
+func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registration {
+	o := newFollowOptions(opts)
+	f := newFollower(inf.store, o.resync, o.bookmarks)
+	var panics atomic.Uint64
+	var last atomic.Pointer[string]
+	tell := func(e Event[T]) bool {
+		defer func() {
+			if p := recover(); p != nil {
+				what := fmt.Sprint(p)
+				panics.Add(1)
+				last.Store(&what)
+				inf.log().Warn("a handler panicked; it goes on with the next event", "event", e.Type.String(), "panic", what, "stack", string(debug.Stack()))
+			}
+		}()
+		h.Handle(e)
+		return true
+	}
+	r := &Registration{
+		synced:  f.hasSynced,
+		run:     func(ctx context.Context, drain bool) { f.run(ctx, drain, tell) },
+		forget:  inf.forget,
+		release: f.release,
+		status: func() HandlerStatus {
+			s := HandlerStatus{Delivered: f.delivered.Load(), Lag: f.lag(), Panics: panics.Load()}
+			if what := last.Load(); what != nil {
+				s.LastPanic = *what
+			}
+			select {
+			case <-f.hasSynced:
+				s.Synced = true
+			default:
+			}
+			return s
+		},
+	}
+	inf.register(r)
+	return r
+}

@@ -1,0 +1,261 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/reflector"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// Informer mirrors one resource of one cluster, or a part of it, and tells what
+// changes. Make one with [New]. All methods may be called from any number of
+// goroutines, before, while and after the informer runs.
+type Informer[T Object] struct {
+	opts   *options
+	source source.Source[T]
+	target func() source.Target
+	store  *indexer.Indexer[T]
+
+	mu       sync.Mutex
+	run      *run[T] // the present or the last one; nil before the first
+	handlers []*Registration
+	restarts chan struct{} // closed and renewed when a run begins or ends
+	loops    map[*context.CancelFunc]struct{}
+}
+
+// run is one life of an informer, from start to stop.
+type run[T Object] struct {
+	cancel    context.CancelCauseFunc
+	ctx       context.Context
+	reflector *reflector.Reflector[T]
+	done      chan struct{} // closed when everything has ended
+	err       error         // why, once done
+}
+
+// New prepares an informer of the objects of cluster c that are of type T. It
+// does no network I/O; [Informer.Start] and [Informer.Run] do.
+//
+// For Go types of Kubernetes kinds the resource follows from the type. For
+// *unstructured.Unstructured and *metav1.PartialObjectMetadata it must be named
+// with [Resource]. Objects carry their kind and apiVersion in every case.
+func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	src, err := newKubeSource[T](c, o)
+	if err != nil {
+		return nil, err
+	}
+	var size func(T) int
+	if _, ok := any(*new(T)).(interface{ Size() int }); ok {
+		size = func(obj T) int { return any(obj).(interface{ Size() int }).Size() }
+	}
+	return &Informer[T]{
+		opts: o, source: src, target: src.target,
+		store:    indexer.New(indexer.Options[T]{Retain: o.retain, Size: size}),
+		restarts: make(chan struct{}),
+		loops:    map[*context.CancelFunc]struct{}{},
+	}, nil
+}
+
+// Start starts the informer and waits until it has its first complete list.
+// It then runs until ctx ends or [Informer.Stop].
+//
+// It returns an error, and the informer does not run, if the server refuses the
+// list or does not have the resource; the message names the cluster, the
+// resource and the verb, and says what would help. Everything else, a server
+// that cannot be reached for one, is tried again for as long as ctx allows:
+// see [Informer.Status] and the log. Starting a running informer is an error.
+//
+// An informer that was stopped goes on where it was, if the server still can,
+// and otherwise lists anew; its handlers see the difference.
+func (inf *Informer[T]) Start(ctx context.Context) error {
+	r, err := inf.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err = inf.waitForSync(ctx, r); err != nil {
+		r.cancel(err)
+		<-r.done
+	}
+	return err
+}
+
+// Run starts the informer and waits until it ends: nil when ctx ends or the
+// informer is stopped, an error as for [Informer.Start] otherwise.
+func (inf *Informer[T]) Run(ctx context.Context) error {
+	r, err := inf.begin(ctx)
+	if err != nil {
+		return err
+	}
+	<-r.done
+	return r.err
+}
+
+// ErrStarted is what starting an informer that runs ends with.
+var ErrStarted = errors.New("the informer has been started already")
+
+// begin starts the goroutines of a run.
+func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.run != nil {
+		select {
+		case <-inf.run.done:
+		default:
+			return nil, fmt.Errorf("%s: %w", inf.target(), ErrStarted)
+		}
+	}
+	queue := delta.NewQueue[T]()
+	from := inf.opts.from
+	if latest := inf.store.Latest(); latest.Synced && latest.ResourceVersion != 0 {
+		from = Event[T]{version: latest.ResourceVersion}.ResourceVersion()
+	}
+	r := &run[T]{done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.reflector = reflector.New(inf.target(), inf.source, queue, reflector.Options{
+		PageSize: inf.opts.pageSize, From: from, Logger: inf.opts.logger,
+	})
+	inf.run = r
+	handlers := slices.Clone(inf.handlers)
+
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		defer queue.Close()
+		err := r.reflector.Run(r.ctx)
+		if refused := (*reflector.RefusedError)(nil); errors.As(err, &refused) {
+			r.err = err
+			r.cancel(err)
+		}
+	})
+	parts.Go(func() {
+		for {
+			// What the reflector has learnt is applied even while stopping, so
+			// that the next start can go on from there.
+			deltas, err := queue.Pop(context.Background())
+			if err != nil {
+				return
+			}
+			inf.store.Apply(deltas)
+			clear(deltas)
+		}
+	})
+	for _, h := range handlers {
+		h.start(r.ctx, false)
+	}
+	go func() {
+		<-r.ctx.Done()
+		parts.Wait()
+		for _, h := range inf.registered() {
+			_ = h.halt(context.Background())
+		}
+		close(r.done)
+		inf.announce()
+	}()
+	close(inf.restarts)
+	inf.restarts = make(chan struct{})
+	return r, nil
+}
+
+// announce tells waiters that the run has changed.
+func (inf *Informer[T]) announce() {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	close(inf.restarts)
+	inf.restarts = make(chan struct{})
+	if inf.run.err != nil { // nothing more will come: let the loops end
+		for cancel := range inf.loops {
+			(*cancel)()
+		}
+	}
+}
+
+// Stop ends the informer and waits until nothing of it runs any more: handlers
+// have returned from the events they were at. The store keeps what it has, to
+// be read or to go on from; see [Informer.Empty]. The error is ctx's, if a
+// handler does not return in time. Stopping an informer that does not run does
+// nothing.
+func (inf *Informer[T]) Stop(ctx context.Context) error {
+	inf.mu.Lock()
+	r := inf.run
+	inf.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.cancel(errStopped)
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop the informer of %s: %w", inf.target(), context.Cause(ctx))
+	}
+}
+
+var errStopped = errors.New("the informer has been stopped")
+
+// Empty stops the informer and takes everything out of its store, so that the
+// memory can be used for other things. Handlers are told of each object as
+// Deleted, with Tombstone set, before Empty returns; the error is ctx's if they
+// take too long. The informer can be started again and then lists anew.
+func (inf *Informer[T]) Empty(ctx context.Context) error {
+	if err := inf.Stop(ctx); err != nil {
+		return err
+	}
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.run != nil {
+		select {
+		case <-inf.run.done:
+		default:
+			return fmt.Errorf("empty the informer of %s: %w", inf.target(), ErrStarted)
+		}
+	}
+	inf.store.Empty()
+	// Handlers do not run now, but what they have not been told would keep the
+	// objects alive: tell them.
+	for _, h := range inf.handlers {
+		h.start(ctx, true)
+	}
+	for _, h := range inf.handlers {
+		if err := h.wait(ctx); err != nil {
+			return fmt.Errorf("empty the informer of %s: %w", inf.target(), err)
+		}
+	}
+	return nil
+}
+
+// register adds a handler, and starts it if the informer runs.
+func (inf *Informer[T]) register(r *Registration) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	inf.handlers = append(inf.handlers, r)
+	if inf.run != nil && inf.run.ctx.Err() == nil {
+		r.start(inf.run.ctx, false)
+	}
+}
+
+func (inf *Informer[T]) forget(r *Registration) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	inf.handlers = slices.DeleteFunc(inf.handlers, func(have *Registration) bool { return have == r })
+}
+
+func (inf *Informer[T]) registered() []*Registration {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	return slices.Clone(inf.handlers)
+}
+
+func (inf *Informer[T]) log() *slog.Logger {
+	t := inf.target()
+	return inf.opts.logger.With("cluster", t.Cluster, "resource", t.Resource.GroupResource().String())
+}

@@ -1,0 +1,128 @@
+package informer
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// Lister reads objects from memory: the newest with [Informer], those of one
+// moment with [View]. What it returns is shared with every other reader and
+// must not be modified.
+type Lister[T Object] interface {
+	// Get returns the object with the given name. The namespace is empty for
+	// resources that have none.
+	Get(namespace, name string) (T, bool)
+	// List returns the objects that match, ordered by namespace and name.
+	List(Query) []T
+	// All yields the objects that match, ordered by namespace and name.
+	All(Query) iter.Seq[T]
+}
+
+// Query says which objects to read. The zero value means all of them.
+type Query struct {
+	// Namespace, if not empty, is the only one read, and the rest costs
+	// nothing.
+	Namespace string
+	// Labels, if not nil, must match.
+	Labels labels.Selector
+	// After skips everything up to and including the object with this key (see
+	// [Key]): the next page begins where the last one ended.
+	After string
+	// Limit, if not 0, is the number of objects to stop at.
+	Limit int
+}
+
+// Key names an object in a store: namespace/name, or the name alone where
+// there is no namespace. Stores are ordered by it.
+func Key(obj Object) string { return object.Key(obj.GetNamespace(), obj.GetName()) }
+
+// Get returns the newest version of an object. It takes no lock and makes no
+// request: an object the informer has not seen yet is not there.
+func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
+	return inf.store.Get(object.Key(namespace, name))
+}
+
+// List returns the objects that match q, ordered by namespace and name, as they
+// were at one moment.
+func (inf *Informer[T]) List(q Query) []T {
+	v := inf.View()
+	defer v.Release()
+	return v.List(q)
+}
+
+// All yields the objects that match q, ordered by namespace and name, as they
+// were when the loop began, however long it takes.
+func (inf *Informer[T]) All(q Query) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		v := inf.View()
+		defer v.Release()
+		v.All(q)(yield)
+	}
+}
+
+// View pins the state of this moment to be read at leisure. Writers and other
+// readers do not notice; the informer keeps the superseded versions of objects
+// until [View.Release], which must be called.
+func (inf *Informer[T]) View() *View[T] { return &View[T]{inf.store.Pin()} }
+
+// View is the state of an informer at one moment. It is a [Lister].
+type View[T Object] struct{ pinned *indexer.View[T] }
+
+// Release ends the view, which must not be read any more.
+func (v *View[T]) Release() { v.pinned.Release() }
+
+// ResourceVersion is the version of the state, as a list of the API server would
+// give it. Empty before the first list and where the server's versions are
+// not decimal numbers.
+func (v *View[T]) ResourceVersion() string {
+	return Event[T]{version: v.pinned.ResourceVersion}.ResourceVersion()
+}
+
+// Synced says whether the informer had a complete list.
+func (v *View[T]) Synced() bool { return v.pinned.Synced }
+
+// Len is the number of objects.
+func (v *View[T]) Len() int { return v.pinned.Len() }
+
+// Get implements [Lister].
+func (v *View[T]) Get(namespace, name string) (T, bool) {
+	return v.pinned.Get(object.Key(namespace, name))
+}
+
+// List implements [Lister].
+func (v *View[T]) List(q Query) []T {
+	var out []T
+	if q.Namespace == "" && q.After == "" && q.Limit == 0 && (q.Labels == nil || q.Labels.Empty()) {
+		out = make([]T, 0, v.Len())
+	}
+	for o := range v.All(q) {
+		out = append(out, o)
+	}
+	return out
+}
+
+// All implements [Lister].
+func (v *View[T]) All(q Query) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		prefix := ""
+		if q.Namespace != "" {
+			prefix = q.Namespace + "/"
+		}
+		any, n := q.Labels == nil || q.Labels.Empty(), 0
+		for _, o := range v.pinned.From(prefix, q.After) {
+			if !any && !q.Labels.Matches(labels.Set(o.GetLabels())) {
+				continue
+			}
+			if !yield(o) {
+				return
+			}
+			if n++; n == q.Limit {
+				return
+			}
+		}
+	}
+}

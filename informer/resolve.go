@@ -1,0 +1,145 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// kubeSource is a source that finds out at its first request which resource it
+// is for: making an informer needs no network, starting it does.
+type kubeSource[T Object] struct {
+	cluster *cluster.Cluster
+	opts    *options
+	kind    schema.GroupVersionKind // of T, if T tells
+	guess   source.Target           // what to call it until it is known
+	found   atomic.Pointer[source.Kube[T]]
+}
+
+func newKubeSource[T Object](c *cluster.Cluster, o *options) (*kubeSource[T], error) {
+	s := &kubeSource[T]{cluster: c, opts: o, guess: source.Target{Cluster: c.Name(), Namespace: o.namespace, Labels: o.labels, Fields: o.fields}}
+	if o.resource != "" {
+		// The codec is made for its error only: the kind is not known yet.
+		if _, err := codec.For[T](schema.GroupVersionKind{}, o.codec); err != nil {
+			return nil, err
+		}
+		s.guess.Resource.Resource = o.resource
+		return s, nil
+	}
+	t := reflect.TypeFor[T]()
+	sample, ok := any(newOf[T]()).(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("informer of %s: say which resource with informer.Resource", t)
+	}
+	kinds, _, err := o.scheme.ObjectKinds(sample)
+	if err != nil {
+		return nil, fmt.Errorf("informer of %s: say which resource with informer.Resource, or where the type is registered with informer.WithScheme: %w", t, err)
+	}
+	s.kind = kinds[0]
+	plural, _ := meta.UnsafeGuessKindToResource(s.kind)
+	s.guess.Resource, s.guess.Kind = plural, s.kind.Kind
+	_, err = codec.For[T](s.kind, o.codec)
+	return s, err
+}
+
+// newOf makes an empty object, nil if T is not a pointer.
+func newOf[T any]() any {
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		return reflect.New(t.Elem()).Interface()
+	}
+	return nil
+}
+
+// target is what the source is for, as far as it is known.
+func (s *kubeSource[T]) target() source.Target {
+	if found := s.found.Load(); found != nil {
+		return found.Target()
+	}
+	return s.guess
+}
+
+// resolve asks the cluster for the resource, once.
+func (s *kubeSource[T]) resolve(ctx context.Context, verb string) (*source.Kube[T], error) {
+	if found := s.found.Load(); found != nil {
+		return found, nil
+	}
+	found, err := s.discover(ctx)
+	if err != nil {
+		return nil, &source.Error{Target: s.guess, Verb: verb, Err: err}
+	}
+	s.found.Store(found)
+	return found, nil
+}
+
+func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
+	var r cluster.Resource
+	var err error
+	if s.opts.resource != "" {
+		r, err = s.cluster.Resolve(ctx, s.opts.resource)
+	} else {
+		r, err = s.cluster.ResourceForKind(ctx, s.kind)
+	}
+	if unknown := (*cluster.NotFoundError)(nil); errors.As(err, &unknown) {
+		return nil, refusal{err, metav1.StatusReasonNotFound}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.opts.namespace != "" && !r.Namespaced {
+		return nil, refusal{fmt.Errorf("%s are not namespaced, so there are none in namespace %q: ask without a namespace", r, s.opts.namespace), metav1.StatusReasonBadRequest}
+	}
+	for _, verb := range []string{"list", "watch"} {
+		if !r.Can(verb) {
+			return nil, refusal{fmt.Errorf("the server does not offer the verb %s for %s", verb, r), metav1.StatusReasonMethodNotAllowed}
+		}
+	}
+	c, err := codec.For[T](r.GVK(), s.opts.codec)
+	if err != nil {
+		return nil, err
+	}
+	target := s.guess
+	target.Resource, target.Kind = r.GVR(), r.Kind
+	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c), nil
+}
+
+// List implements source.Source.
+func (s *kubeSource[T]) List(ctx context.Context, opts source.ListOptions, each func(T) error) (source.ListResult, error) {
+	k, err := s.resolve(ctx, "list")
+	if err != nil {
+		return source.ListResult{}, err
+	}
+	return k.List(ctx, opts, each)
+}
+
+// Watch implements source.Source.
+func (s *kubeSource[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
+	k, err := s.resolve(ctx, "watch")
+	if err != nil {
+		return err
+	}
+	return k.Watch(ctx, opts, each)
+}
+
+// refusal is a no that was worked out from discovery; it reads to apierrors
+// like the server's own.
+type refusal struct {
+	error
+	reason metav1.StatusReason
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (r refusal) Status() metav1.Status {
+	return metav1.Status{Status: metav1.StatusFailure, Reason: r.reason, Message: r.Error()}
+}

@@ -1,0 +1,93 @@
+package informer
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Phase is what an informer is doing.
+type Phase string
+
+// The phases of an informer.
+const (
+	Stopped  Phase = "stopped"  // not started, or stopped
+	Listing  Phase = "listing"  // fetching everything there is
+	Watching Phase = "watching" // following changes
+	Waiting  Phase = "waiting"  // backing off after LastError
+	Refused  Phase = "refused"  // the server said no, see LastError; does not run
+)
+
+// Status is what there is to know about an informer at one moment.
+type Status struct {
+	Cluster   string
+	Resource  schema.GroupVersionResource // Version and Group may be empty until the first answer
+	Namespace string
+
+	Phase Phase
+	Since time.Time // when the phase began
+	// Synced says that the store has held a complete list. It stays so while
+	// the connection is down, and until the informer is emptied.
+	Synced  bool
+	Objects int
+	Bytes   int64  // of the objects, where the representation knows its size
+	Events  uint64 // changes told so far
+	// ResourceVersion is the newest version known to be in the store.
+	ResourceVersion string
+
+	// LastError is the last thing that went wrong, at LastErrorTime. It stays
+	// after recovery; Phase tells whether it still matters.
+	LastError     error
+	LastErrorTime time.Time
+	Retry         time.Time // when an informer that is Waiting tries again
+	Lists         uint64    // complete lists; all but the first are relists
+	Watches       uint64    // watches begun
+	Errors        uint64    // requests that failed
+	// Received counts the objects of the list in progress or the last one,
+	// Expected how many the server said there would be, -1 if it did not say.
+	Received, Expected int64
+	LastContact        time.Time // when the server was last heard of
+
+	// Lag is the number of events that wait for the slowest handler.
+	Lag uint64
+}
+
+// Status may be called at any time.
+func (inf *Informer[T]) Status() Status {
+	target, stats, latest := inf.target(), inf.store.Stats(), inf.store.Latest()
+	s := Status{
+		Cluster: target.Cluster, Resource: target.Resource, Namespace: target.Namespace,
+		Phase: Stopped, Synced: latest.Synced,
+		Objects: stats.Objects, Bytes: stats.Bytes, Events: stats.Events,
+		ResourceVersion: Event[T]{version: latest.ResourceVersion}.ResourceVersion(),
+		Expected:        -1,
+	}
+	for _, h := range inf.registered() {
+		s.Lag = max(s.Lag, h.status().Lag)
+	}
+	inf.mu.Lock()
+	r := inf.run
+	inf.mu.Unlock()
+	if r == nil {
+		return s
+	}
+	rs, _ := r.reflector.Status()
+	s.Phase, s.Since = Phase(rs.Phase.String()), rs.Since
+	s.LastError, s.LastErrorTime, s.Retry = rs.Err, rs.ErrTime, rs.Retry
+	s.Lists, s.Watches, s.Errors = rs.Lists, rs.Watches, rs.Errors
+	s.Received, s.Expected, s.LastContact = rs.Received, rs.Expected, rs.Contact
+	return s
+}
+
+// StatusChanged returns a channel that is closed when the informer starts or
+// ends, or its Phase or LastError changes: what to wait for between two looks
+// at [Informer.Status].
+func (inf *Informer[T]) StatusChanged() <-chan struct{} {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.run == nil || ended(inf.run.done) {
+		return inf.restarts
+	}
+	_, changed := inf.run.reflector.Status()
+	return changed
+}
