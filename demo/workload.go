@@ -1,0 +1,4 @@
+package demo
+
+type Workload struct{}
+type simulation struct{}

@@ -1,0 +1,238 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// resourceOf finds the resource of an object and the form to store it in.
+func (c *Cluster) resourceOf(obj Object) (*resource, Object, error) {
+	gvk, err := kindOf(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.mu.RLock()
+	r, ok := c.kinds[gvk]
+	c.mu.RUnlock()
+	if !ok {
+		return nil, nil, fmt.Errorf("demo: no resource is served for %s", gvk)
+	}
+	stored, err := r.toStored(obj)
+	return r, stored, err
+}
+
+// Create stores a new object, typed or unstructured, of any served kind, and
+// returns it as stored, in the same form. What the API server sets is set
+// where it is empty: name (from generateName), uid and creationTimestamp.
+// Unlike over HTTP the status is kept, and the namespace need not exist.
+// Errors are those of a kube-apiserver, like AlreadyExists.
+func (c *Cluster) Create(obj Object) (Object, error) {
+	r, stored, err := c.resourceOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := c.insert(r, stored)
+	if err != nil {
+		return nil, err
+	}
+	return r.likeInput(rec.obj, obj)
+}
+
+// Update replaces an object as a whole, with its status. If obj has a
+// resourceVersion it has to be the current one, else the error is a Conflict.
+// An update that changes nothing is no write.
+func (c *Cluster) Update(obj Object) (Object, error) {
+	r, stored, err := c.resourceOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := c.modify(r, obj.GetNamespace(), obj.GetName(), func(Object) (Object, error) { return stored, nil })
+	if err != nil {
+		return nil, err
+	}
+	return r.likeInput(rec.obj, obj)
+}
+
+// Delete removes an object at once, whatever its finalizers say.
+func (c *Cluster) Delete(gvr schema.GroupVersionResource, namespace, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.resources[gvr]
+	if !ok {
+		return errNoResource(gvr)
+	}
+	rec, ok := r.objects.Get(r.key(namespace, name))
+	if !ok {
+		return errNotFound(r, name)
+	}
+	c.commit(r, watch.Deleted, rec, shallow(rec.obj))
+	return nil
+}
+
+// insert stores a new object, which becomes the store's.
+func (c *Cluster) insert(r *resource, obj Object) (*record, error) {
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(obj.GetGenerateName() + rand.String(5))
+	}
+	if err := r.checkName(obj); err != nil {
+		return nil, err
+	}
+	if obj.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if obj.GetUID() == "" {
+		obj.SetUID(uuid.NewUUID())
+	}
+	if stamp := obj.GetCreationTimestamp(); stamp.IsZero() {
+		obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.gone {
+		return nil, errNoResource(r.gvr)
+	}
+	if _, ok := r.objects.Get(r.key(obj.GetNamespace(), obj.GetName())); ok {
+		return nil, apierrors.NewAlreadyExists(r.group(), obj.GetName())
+	}
+	return c.commit(r, watch.Added, nil, obj), nil
+}
+
+func (r *resource) checkName(obj Object) error {
+	at := field.NewPath("metadata")
+	var errs field.ErrorList
+	if obj.GetName() == "" {
+		errs = append(errs, field.Required(at.Child("name"), "name or generateName is required"))
+	}
+	for _, msg := range path.IsValidPathSegmentName(obj.GetName()) {
+		errs = append(errs, field.Invalid(at.Child("name"), obj.GetName(), msg))
+	}
+	switch {
+	case r.info.Namespaced && obj.GetNamespace() == "":
+		errs = append(errs, field.Required(at.Child("namespace"), ""))
+	case !r.info.Namespaced && obj.GetNamespace() != "":
+		errs = append(errs, field.Forbidden(at.Child("namespace"), "not allowed on this type"))
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(r.gvk.GroupKind(), obj.GetName(), errs)
+	}
+	return nil
+}
+
+// modify replaces an object by what change makes of it, in one step. change
+// must not alter the object it gets; what it returns becomes the store's. An
+// object that is being deleted goes when its last finalizer does.
+func (c *Cluster) modify(r *resource, namespace, name string, change func(Object) (Object, error)) (*record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rec, ok := r.objects.Get(r.key(namespace, name))
+	if !ok || r.gone {
+		return nil, errNotFound(r, name)
+	}
+	obj, err := change(rec.obj)
+	if err != nil {
+		return nil, err
+	}
+	old := rec.obj
+	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
+		return nil, errConflict(r, name)
+	}
+	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
+		return nil, apierrors.NewConflict(r.group(), name,
+			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+	}
+	if obj.GetName() != old.GetName() || obj.GetNamespace() != old.GetNamespace() {
+		return nil, apierrors.NewBadRequest("the name and the namespace of an object cannot change")
+	}
+	obj.SetUID(old.GetUID())
+	obj.SetCreationTimestamp(old.GetCreationTimestamp())
+	if obj.GetDeletionTimestamp() == nil {
+		obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+		obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
+	obj.SetResourceVersion(old.GetResourceVersion())
+	if equality.Semantic.DeepEqual(old, obj) {
+		return rec, nil
+	}
+	now := c.commit(r, watch.Modified, rec, obj)
+	if obj.GetDeletionTimestamp() != nil && len(old.GetFinalizers()) > 0 && len(obj.GetFinalizers()) == 0 {
+		now = c.commit(r, watch.Deleted, now, shallow(obj))
+	}
+	return now, nil
+}
+
+// remove deletes an object the way the API server does: one with finalizers
+// is only marked. So is a pod while a workload plays the kubelet, which then
+// lets it terminate, and a namespace takes everything in it along. done says
+// that the object is gone.
+func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.DeleteOptions) (rec *record, done bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rec, ok := r.objects.Get(r.key(namespace, name))
+	if !ok {
+		return nil, false, errNotFound(r, name)
+	}
+	if err := precondition(r, rec.obj, opts.Preconditions); err != nil {
+		return nil, false, err
+	}
+	if len(opts.DryRun) > 0 {
+		return rec, true, nil
+	}
+	var grace int64
+	if c.graceful && r.gvk.Kind == "Pod" && r.typed {
+		grace = 30
+		if opts.GracePeriodSeconds != nil {
+			grace = *opts.GracePeriodSeconds
+		}
+	}
+	if len(rec.obj.GetFinalizers()) > 0 || grace > 0 {
+		if rec.obj.GetDeletionTimestamp() != nil {
+			return rec, false, nil
+		}
+		obj := rec.obj.DeepCopyObject().(Object)
+		at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+		obj.SetDeletionTimestamp(&at)
+		obj.SetDeletionGracePeriodSeconds(&grace)
+		return c.commit(r, watch.Modified, rec, obj), false, nil
+	}
+	if r.gvr.Group == "" && r.gvr.Resource == "namespaces" {
+		c.emptyNamespace(name)
+	}
+	return c.commit(r, watch.Deleted, rec, shallow(rec.obj)), true, nil
+}
+
+func precondition(r *resource, obj Object, p *metav1.Preconditions) error {
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != obj.GetUID():
+		return apierrors.NewConflict(r.group(), obj.GetName(),
+			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, obj.GetUID()))
+	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
+		return apierrors.NewConflict(r.group(), obj.GetName(),
+			errors.New("Precondition failed: the resourceVersion is not the current one"))
+	}
+	return nil
+}
+
+// emptyNamespace deletes everything in a namespace. The caller holds c.mu.
+func (c *Cluster) emptyNamespace(name string) {
+	for _, gvr := range c.order {
+		r := c.resources[gvr]
+		if !r.info.Namespaced {
+			continue
+		}
+		for _, rec := range r.collect(c.rev, selection{namespace: name}, "", 0).items {
+			c.commit(r, watch.Deleted, rec, shallow(rec.obj))
+		}
+	}
+}
