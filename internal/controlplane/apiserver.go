@@ -139,7 +139,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 // ForgetHistory makes every resourceVersion that was handed out before the call
 // too old: etcd is compacted and the API server, whose watch cache would
 // remember, is restarted. A watch from such a resourceVersion, or a list at
-// exactly one, is answered 410.
+// exactly one, is answered 410 (a watch in its first event).
 func (c *Cluster) ForgetHistory(ctx context.Context) error {
 	if err := c.StopAPIServer(ctx); err != nil {
 		return err

@@ -19,7 +19,8 @@ var shared struct {
 }
 
 // Shared returns the cluster that all tests of a package share. The first call
-// starts it, as [Start] does; [Main] stops it. Tests that share a cluster see
+// starts it, as [Start] does; [Main] stops it, and in a package whose TestMain
+// does not call that it goes with the process. Tests that share a cluster see
 // each other's objects: give each its own namespace or names, and stop the API
 // server only in a cluster of the test's own.
 func Shared(tb testing.TB) *Cluster {

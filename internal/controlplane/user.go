@@ -103,11 +103,11 @@ func (c *Cluster) setUp(ctx context.Context) error {
 }
 
 func (c *Cluster) makeRights(ctx context.Context) error {
-	core, err := c.adminClient(corev1.SchemeGroupVersion, "/api")
+	core, err := clientFor(c.AdminConfig(), corev1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
-	rbac, err := c.adminClient(rbacv1.SchemeGroupVersion, "/apis")
+	rbac, err := clientFor(c.AdminConfig(), rbacv1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
@@ -152,16 +152,19 @@ var namespacedRules = func() []rbacv1.PolicyRule {
 	}
 }()
 
-// adminClient returns a client of one API group. The typed clientset would do,
-// but takes longer to compile than the rest of this package together.
-func (c *Cluster) adminClient(gv schema.GroupVersion, apiPath string) (*rest.RESTClient, error) {
+// clientFor returns a client of one API group. The typed clientset would do, but
+// takes longer to compile than the rest of this package together.
+func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	config := c.AdminConfig()
+	config = rest.CopyConfig(config)
 	config.GroupVersion = &gv
-	config.APIPath = apiPath
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return rest.RESTClientFor(config)
 }
