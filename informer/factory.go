@@ -67,8 +67,9 @@ func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 }
 
 // Start starts the informers that do not run yet, all at once, and waits until
-// each has its first list. They run until ctx ends or they are stopped. The
-// error joins those of the informers that were refused; the others run.
+// each has its first list. ctx bounds that wait only; they run until they are
+// stopped. The error joins those of the informers that were refused or did not
+// sync in time, which do not run; the others do.
 func (f *Factory) Start(ctx context.Context) error {
 	return f.each(func(inf Managed) error {
 		err := inf.Start(ctx)

@@ -200,9 +200,10 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 	f := newFollower(inf.store, o.resync, o.bookmarks)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
-	tell := func(e Event[T]) bool {
+	tell := func(e Event[T]) (more bool) {
 		defer func() {
 			if p := recover(); p != nil {
+				more = true
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)

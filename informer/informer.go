@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/reflector"
@@ -56,8 +57,8 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		return nil, err
 	}
 	var size func(T) int
-	if _, ok := any(*new(T)).(interface{ Size() int }); ok {
-		size = func(obj T) int { return any(obj).(interface{ Size() int }).Size() }
+	if _, ok := any(*new(T)).(*codec.Raw); ok {
+		size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
 	}
 	return &Informer[T]{
 		opts: o, source: src, target: src.target,
@@ -68,7 +69,8 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 }
 
 // Start starts the informer and waits until it has its first complete list.
-// It then runs until ctx ends or [Informer.Stop].
+// ctx bounds that wait only: from then on the informer runs until
+// [Informer.Stop]. See [Informer.Run] for one that lives as long as a context.
 //
 // It returns an error, and the informer does not run, if the server refuses the
 // list or does not have the resource; the message names the cluster, the
@@ -79,7 +81,7 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 // An informer that was stopped goes on where it was, if the server still can,
 // and otherwise lists anew; its handlers see the difference.
 func (inf *Informer[T]) Start(ctx context.Context) error {
-	r, err := inf.begin(ctx)
+	r, err := inf.begin(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (inf *Informer[T]) Start(ctx context.Context) error {
 }
 
 // Run starts the informer and waits until it ends: nil when ctx ends or the
-// informer is stopped, an error as for [Informer.Start] otherwise.
+// informer is stopped, an error as for [Informer.Start] if it is refused.
 func (inf *Informer[T]) Run(ctx context.Context) error {
 	r, err := inf.begin(ctx)
 	if err != nil {
