@@ -3,15 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -135,7 +131,7 @@ func (f *follower) load() (map[string]*rest.Config, map[string]statement, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := f.choose(k)
+	names, err := k.chooseAll(f.contexts, f.started)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,35 +157,6 @@ func (f *follower) load() (map[string]*rest.Config, map[string]statement, error)
 		}
 	}
 	return set, said, errors.Join(errs...)
-}
-
-// choose lists the contexts wanted that exist.
-func (f *follower) choose(k *kubeconfig) ([]string, error) {
-	if len(f.contexts) == 0 {
-		name, err := k.choose("")
-		return []string{name}, err
-	}
-	wanted := make(map[string]bool)
-	for _, want := range f.contexts {
-		if strings.Contains(want, "*") && k.raw.Contexts[want] == nil {
-			pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(want), `\*`, ".*") + "$")
-			for name := range k.raw.Contexts {
-				if pattern.MatchString(name) {
-					wanted[name] = true
-				}
-			}
-			continue
-		}
-		if _, err := k.choose(want); err == nil {
-			wanted[want] = true
-		} else if !f.started {
-			return nil, err
-		}
-	}
-	if len(wanted) == 0 && !f.started {
-		return nil, fmt.Errorf("%s has no context like %s (it has %s)", k.where(), strings.Join(f.contexts, ", "), strings.Join(k.names(), ", "))
-	}
-	return slices.Sorted(maps.Keys(wanted)), nil
 }
 
 // says collects what the kubeconfig says about a context. Which of several files

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,16 +50,30 @@ func FromKubeconfig(path, context string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := k.restConfig(name)
+	return k.cluster(name)
+}
+
+// FromKubeconfigs makes the clusters of several contexts of the kubeconfig that
+// [FromKubeconfig] reads for the same path, each once and in the order given. No
+// contexts mean the current one; "*" in a name stands for anything.
+func FromKubeconfigs(path string, contexts []string) ([]*Cluster, error) {
+	k, err := loadKubeconfig(path)
 	if err != nil {
 		return nil, err
 	}
-	c, err := New(name, cfg)
+	names, err := k.chooseAll(contexts, false)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.where(), err)
+		return nil, err
 	}
-	c.namespace = cmp.Or(k.raw.Contexts[name].Namespace, "default")
-	return c, nil
+	var out []*Cluster
+	for _, name := range names {
+		c, err := k.cluster(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
 }
 
 // Contexts lists the contexts of the kubeconfig that [FromKubeconfig] reads for
@@ -181,6 +196,52 @@ func (k *kubeconfig) choose(context string) (string, error) {
 		return "", fmt.Errorf("%s has no context %q (%s)", k.where(), context, has)
 	}
 	return context, nil
+}
+
+// chooseAll lists the contexts wanted, each once. In lenient mode those that do
+// not exist are left out.
+func (k *kubeconfig) chooseAll(wanted []string, lenient bool) ([]string, error) {
+	if len(wanted) == 0 {
+		name, err := k.choose("")
+		return []string{name}, err
+	}
+	var out []string
+	add := func(name string) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	for _, want := range wanted {
+		if strings.Contains(want, "*") && k.raw.Contexts[want] == nil {
+			pattern := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(want), `\*`, ".*") + "$")
+			for _, name := range k.names() {
+				if pattern.MatchString(name) {
+					add(name)
+				}
+			}
+		} else if _, err := k.choose(want); err == nil {
+			add(want)
+		} else if !lenient {
+			return nil, err
+		}
+	}
+	if len(out) == 0 && !lenient {
+		return nil, fmt.Errorf("%s has no context like %s (it has %s)", k.where(), strings.Join(wanted, ", "), strings.Join(k.names(), ", "))
+	}
+	return out, nil
+}
+
+func (k *kubeconfig) cluster(name string) (*Cluster, error) {
+	cfg, err := k.restConfig(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(name, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.where(), err)
+	}
+	c.namespace = cmp.Or(k.raw.Contexts[name].Namespace, "default")
+	return c, nil
 }
 
 func (k *kubeconfig) restConfig(name string) (*rest.Config, error) {

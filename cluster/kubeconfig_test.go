@@ -15,7 +15,7 @@ func kubeconfig(current string, names ...string) string {
 	var contexts, clusters, users strings.Builder
 	for _, n := range names {
 		contexts.WriteString("- name: " + n + "\n  context: {cluster: " + n + ", user: " + n + ", namespace: ns-" + n + "}\n")
-		clusters.WriteString("- name: " + n + "\n  cluster: {server: \"https://" + n + ".example:6443\"}\n")
+		clusters.WriteString("- name: " + n + "\n  cluster: {server: \"https://" + strings.NewReplacer(":", "-", "/", "-").Replace(n) + ".example:6443\"}\n")
 		users.WriteString("- name: " + n + "\n  user: {token: secret-" + n + "}\n")
 	}
 	return "apiVersion: v1\nkind: Config\ncurrent-context: " + current + "\ncontexts:\n" + contexts.String() +
@@ -46,6 +46,31 @@ func TestFromKubeconfig(t *testing.T) {
 		}
 		if c.Name() != want || c.DefaultNamespace() != "ns-"+want || c.BaseURL().Host != want+".example:6443" || c.Config().BearerToken != "secret-"+want {
 			t.Errorf("context %q: %s, %s, %s", context, c.Name(), c.DefaultNamespace(), c.BaseURL())
+		}
+	}
+}
+
+func TestFromKubeconfigs(t *testing.T) {
+	nowhere(t)
+	file := write(t, filepath.Join(t.TempDir(), "config"), kubeconfig("b", "a", "b", "arn:eks/x", "arn:eks/y"))
+	for contexts, want := range map[string]string{
+		"": "b", "b a b": "b a", "*": "a arn:eks/x arn:eks/y b", "arn:*/y *": "arn:eks/y a arn:eks/x b", "b *y": "b arn:eks/y",
+	} {
+		clusters, err := cluster.FromKubeconfigs(file, strings.Fields(contexts))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range clusters {
+			got = append(got, c.Name())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %s, want %s", contexts, got, want)
+		}
+	}
+	for contexts, says := range map[string]string{"a z": `no context "z"`, "z*": "no context like z*"} {
+		if _, err := cluster.FromKubeconfigs(file, strings.Fields(contexts)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", contexts, err)
 		}
 	}
 }
