@@ -89,14 +89,16 @@ func (c *Cluster) serveOther(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	path := "/" + strings.Trim(req.URL.Path, "/")
-	switch path {
-	case "/":
+	switch {
+	case path == "/":
 		c.serveRoot(w, req)
-	case "/healthz", "/livez", "/readyz":
+	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok"))
-	case "/version":
+	case path == "/version":
 		serveVersion(w)
+	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
+		c.serveOpenAPI(w, req, path)
 	default:
 		c.serveDiscovery(w, req, path)
 	}

@@ -270,7 +270,7 @@ func (c *call) serveDelete(w http.ResponseWriter) error {
 
 func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	opts := &metav1.DeleteOptions{}
-	if err := readOptions(c.HTTP, metav1.SchemeGroupVersion.WithKind("DeleteOptions"), opts); err != nil {
+	if err := readOptions(c.HTTP, corev1.SchemeGroupVersion.WithKind("DeleteOptions"), opts); err != nil {
 		return nil, err
 	}
 	if c.dryRun() {
