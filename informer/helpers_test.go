@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/demo"
@@ -25,8 +24,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	pods       = corev1.SchemeGroupVersion.WithResource("pods")
-	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
 // rig is an in-memory cluster and a connection to it.
