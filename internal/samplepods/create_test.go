@@ -1,0 +1,87 @@
+//go:build unix
+
+package samplepods
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/internal/controlplane"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m) }
+
+const parallelism = 16
+
+func TestCreate(t *testing.T) {
+	config := controlplane.Shared(t).AdminConfig()
+	pods := Clone(120, seed)
+
+	if err := Create(t.Context(), config, pods, parallelism); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range listPods(t) {
+		want := pods[i]
+		want.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable}
+		if diff := cmp.Diff(comparable(want), comparable(got)); diff != "" {
+			t.Fatalf("a created pod differs (-want +got):\n%s", diff)
+		}
+	}
+
+	if err := WriteStatus(t.Context(), config, pods, parallelism); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range listPods(t) {
+		want := pods[i]
+		if diff := cmp.Diff(comparable(want), comparable(got)); diff != "" {
+			t.Fatalf("a pod with its status written differs (-want +got):\n%s", diff)
+		}
+		var managers []string
+		for _, entry := range got.ManagedFields {
+			managers = append(managers, entry.Manager)
+		}
+		if want := []string{"kube-controller-manager", "kwok"}; !slices.Equal(managers, want) {
+			t.Errorf("managedFields are of %q, want %q as in the recording", managers, want)
+		}
+	}
+
+	if err := Create(t.Context(), config, pods[:1], parallelism); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("create what is there: %v, want that it already exists", err)
+	}
+}
+
+func TestCreateStopsWithItsContext(t *testing.T) {
+	config := controlplane.Shared(t).AdminConfig()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := WriteStatus(ctx, config, Clone(3, seed), parallelism); !errors.Is(err, context.Canceled) {
+		t.Errorf("WriteStatus with a context that has ended: %v, want %v", err, context.Canceled)
+	}
+}
+
+// listPods lists the pods of the shared cluster, which are in etcd's order.
+func listPods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	client, err := clientFor(controlplane.Shared(t).AdminConfig(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &corev1.PodList{}
+	if err := client.Get().Resource("pods").Do(t.Context()).Into(list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// comparable is a pod without what the API server gives it.
+func comparable(pod corev1.Pod) corev1.Pod {
+	pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.ManagedFields = "", "", metav1.Time{}, nil
+	return pod
+}
