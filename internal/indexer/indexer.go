@@ -15,6 +15,7 @@
 package indexer
 
 import (
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -72,8 +73,8 @@ type Stats struct {
 	Pinned  int    // views that readers hold at present, the newest aside
 }
 
-// Indexer is the store. Apply and Empty belong to one goroutine at a time, the
-// writer; everything else may be called by anybody at any time.
+// Indexer is the store. Everything may be called by anybody at any time; who
+// writes waits for others who write, and nobody who reads waits for anybody.
 type Indexer[T object.Object] struct {
 	slots   *xsync.Map[string, *slot[T]]
 	log     *changelog.Log[Event[T]]
@@ -82,7 +83,7 @@ type Indexer[T object.Object] struct {
 	bytes   atomic.Int64
 	pinned  atomic.Int64
 
-	// What follows is the writer's own.
+	writer   sync.Mutex // held by whoever writes; what follows is the writer's own
 	order    *btree.BTreeG[*slot[T]]
 	reshaped bool // order differs from the current View's
 	relist   uint64
@@ -94,6 +95,8 @@ type Indexer[T object.Object] struct {
 	live     []*View[T] // superseded views that somebody has pinned, oldest first
 	trailing map[*slot[T]]struct{}
 	scratch  []byte
+	indexes  []*index[T]
+	was, is  []string // values of indexes
 }
 
 // New returns an empty store.
@@ -152,6 +155,8 @@ func (ix *Indexer[T]) Stats() Stats {
 // Apply brings the store up to date with a batch of deltas, in their order,
 // and publishes the result. A relist becomes visible as a whole.
 func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
 	pending := false
 	for i := range deltas {
 		d := &deltas[i]
@@ -181,6 +186,8 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 // Empty deletes everything and forgets the resourceVersion: the store is as
 // new, but readers of the log see each object go.
 func (ix *Indexer[T]) Empty() {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
 	ix.order.Scan(func(s *slot[T]) bool {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
@@ -189,6 +196,10 @@ func (ix *Indexer[T]) Empty() {
 	})
 	ix.slots.Clear()
 	ix.order, ix.reshaped = newOrder[T](), true
+	for _, in := range ix.indexes {
+		in.tree.Clear()
+		in.reshaped = true
+	}
 	ix.bytes.Store(0)
 	ix.rv, ix.synced = 0, false
 	ix.publish(changelog.Emptied)
@@ -229,6 +240,7 @@ func (ix *Indexer[T]) change(s *slot[T], old, o T) {
 	}
 	ix.account(o, 1)
 	ix.account(old, -1)
+	ix.reindex(s, old, o, true, true)
 	ix.mark(s, &version[T]{object: o})
 }
 
@@ -298,13 +310,18 @@ func (ix *Indexer[T]) insert(o T) *slot[T] {
 	ix.account(o, 1)
 	ix.slots.Store(s.key, s)
 	ix.order.Set(s)
+	var none T
+	ix.reindex(s, none, o, false, true)
 	ix.reshaped = true
 	return s
 }
 
 // drop takes a slot out, leaving a tombstone for views that still see it.
 func (ix *Indexer[T]) drop(s *slot[T], last T) {
-	ix.account(s.newest.Load().object, -1)
+	held := s.newest.Load().object
+	ix.account(held, -1)
+	var none T
+	ix.reindex(s, held, none, true, false)
 	ix.mark(s, &version[T]{object: last, deleted: true})
 	ix.slots.Delete(s.key)
 	ix.order.Delete(s)
@@ -337,6 +354,7 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 	ix.current.Store(&View[T]{
 		ResourceVersion: ix.rv, Synced: ix.synced,
 		epoch: ix.epoch, order: order, tail: batch.End, ix: ix,
+		indexes: ix.copyIndexes(),
 	})
 	ix.live = append(ix.live, previous)
 	ix.trim()

@@ -29,6 +29,7 @@ func thing(namespace, name string, uid, version int) *meta {
 	return &meta{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
 		UID: types.UID(strconv.Itoa(uid)), ResourceVersion: strconv.Itoa(version),
+		Labels: map[string]string{"third": strconv.Itoa(version % 3)},
 	}}
 }
 
@@ -61,6 +62,65 @@ func replay(t interface{ Fatalf(string, ...any) }, state map[string]*meta, b *ch
 	}
 }
 
+// byThird finds an object by a label that changes often and by one value that
+// some have twice.
+func byThird(values []string, o *meta) []string {
+	values = append(values, o.Labels["third"])
+	if o.Name == "x" {
+		values = append(values, "x", "x")
+	}
+	return values
+}
+
+// checkIndex compares an index of a view with a scan of what it ought to hold.
+func checkIndex(t *rapid.T, v *indexer.View[*meta], name string, model map[string]*meta) {
+	want := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(model)) {
+		for _, value := range slices.Compact(byThird(nil, model[key])) {
+			want[value] = append(want[value], key)
+		}
+	}
+	if got := slices.Collect(v.IndexValues(name)); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Fatalf("the index %s of the view of %d has the values %v, not %v", name, v.ResourceVersion, got, want)
+	}
+	for _, value := range []string{"0", "1", "2", "x", "none"} {
+		var got []string
+		for key, o := range v.Indexed(name, value, "", "") {
+			if model[key] != o {
+				t.Fatalf("the index has %v for %s, the view %v", o, key, model[key])
+			}
+			got = append(got, key)
+		}
+		if !slices.Equal(got, want[value]) {
+			t.Fatalf("the index %s of the view of %d has %v under %s, not %v", name, v.ResourceVersion, got, value, want[value])
+		}
+		if n := v.IndexedCount(name, value, 2); n != min(2, len(got)) {
+			t.Fatalf("%d objects are counted as %d", len(got), n)
+		}
+		for i, key := range got {
+			var rest []string
+			for k := range v.Indexed(name, value, "", key) {
+				rest = append(rest, k)
+			}
+			if !slices.Equal(rest, append([]string(nil), got[i+1:]...)) {
+				t.Fatalf("under %s after %s come %v, not %v", value, key, rest, got[i+1:])
+			}
+		}
+		var inNamespace, wantIn []string
+		for k := range v.Indexed(name, value, "a/", "") {
+			inNamespace = append(inNamespace, k)
+		}
+		for _, k := range got {
+			if strings.HasPrefix(k, "a/") {
+				wantIn = append(wantIn, k)
+			}
+		}
+		if !slices.Equal(inNamespace, wantIn) {
+			t.Fatalf("under %s in namespace a are %v, not %v", value, inNamespace, wantIn)
+		}
+	}
+}
+
 func contents(v *indexer.View[*meta]) map[string]*meta { return maps.Collect(v.All()) }
 
 func same(a, b map[string]*meta) bool { return maps.Equal(a, b) }
@@ -77,6 +137,7 @@ type pin struct {
 //   - replaying the log from the start, or from any pinned view, gives the
 //     store, and each event fits the state it meets;
 //   - pinned views still hold what they held;
+//   - an index, made before or after, agrees with a scan, in pinned views too;
 //   - resuming from any resourceVersion the log reaches gives what came after.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -154,7 +215,11 @@ func TestModel(t *testing.T) {
 			model = next
 		}
 
+		if err := ix.AddIndex("early", byThird); err != nil {
+			t.Fatal(err)
+		}
 		relist()
+		late := false
 		t.Repeat(map[string]func(*rapid.T){
 			"change": func(t *rapid.T) { apply([]delta.Delta[*meta]{change()}) },
 			"batch": func(t *rapid.T) {
@@ -181,8 +246,11 @@ func TestModel(t *testing.T) {
 					return
 				}
 			},
-			"relist":   func(t *rapid.T) { relist() },
-			"bookmark": func(t *rapid.T) { version++; apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: strconv.Itoa(version)}}) },
+			"relist": func(t *rapid.T) { relist() },
+			"bookmark": func(t *rapid.T) {
+				version++
+				apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: strconv.Itoa(version)}})
+			},
 			"pin": func(t *rapid.T) {
 				v := ix.Pin()
 				pins = append(pins, pin{v, maps.Clone(model), v.ResourceVersion})
@@ -194,6 +262,12 @@ func TestModel(t *testing.T) {
 				i := rapid.IntRange(0, len(pins)-1).Draw(t, "which")
 				pins[i].view.Release()
 				pins = slices.Delete(pins, i, i+1)
+			},
+			"index": func(t *rapid.T) {
+				if err := ix.AddIndex("late", byThird); (err != nil) != late {
+					t.Fatalf("adding an index: %v", err)
+				}
+				late = true
 			},
 			"empty": func(t *rapid.T) {
 				if rapid.IntRange(0, 5).Draw(t, "rarely") > 0 {
@@ -227,7 +301,15 @@ func TestModel(t *testing.T) {
 					t.Fatalf("%d objects are counted as %d, %+v", len(model), v.Len(), ix.Stats())
 				}
 				checkReads(t, ix, v, model)
+				checkIndex(t, v, "early", model)
+				if late {
+					checkIndex(t, v, "late", model)
+				}
 				for _, p := range pins {
+					checkIndex(t, p.view, "early", p.want)
+					if p.view.HasIndex("late") {
+						checkIndex(t, p.view, "late", p.want)
+					}
 					if got := contents(p.view); !same(got, p.want) {
 						t.Fatalf("the view of %d held %v and now holds %v", p.rv, p.want, got)
 					}

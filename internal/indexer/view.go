@@ -30,6 +30,8 @@ type View[T object.Object] struct {
 	order *btree.BTreeG[*slot[T]]
 	tail  *changelog.Position[Event[T]]
 	ix    *Indexer[T]
+	// indexes do not change; those added later are not among them.
+	indexes []indexCopy[T]
 	// pins counts the readers; retired says that the writer has let go of the
 	// versions only this View would need.
 	pins atomic.Int64

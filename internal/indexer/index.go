@@ -1,0 +1,201 @@
+package indexer
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// IndexFunc appends to values those under which o is to be found. It must be
+// pure and must not keep the slice.
+type IndexFunc[T any] func(values []string, o T) []string
+
+// entry is an object in an index. Entries are ordered by value, then by key.
+type entry[T object.Object] struct {
+	value string
+	slot  *slot[T]
+}
+
+// index finds objects by values. The tree is the writer's; views have copies.
+type index[T object.Object] struct {
+	name     string
+	values   IndexFunc[T]
+	tree     *btree.BTreeG[entry[T]]
+	reshaped bool
+}
+
+// indexCopy is the state of an index in a View.
+type indexCopy[T object.Object] struct {
+	name string
+	tree *btree.BTreeG[entry[T]]
+}
+
+// AddIndex adds an index over everything in the store and everything to come.
+// Objects are indexed before it returns; views pinned earlier do not have it.
+// It waits for a batch that is being applied, and the next one waits for it.
+// A name that is taken is an error.
+func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	if slices.ContainsFunc(ix.indexes, func(have *index[T]) bool { return have.name == name }) {
+		return fmt.Errorf("there is an index %q already", name)
+	}
+	added := &index[T]{name: name, values: values, reshaped: true, tree: btree.NewBTreeGOptions(func(a, b entry[T]) bool {
+		if a.value != b.value {
+			return a.value < b.value
+		}
+		return a.slot.key < b.slot.key
+	}, btree.Options{NoLocks: true})}
+	ix.order.Scan(func(s *slot[T]) bool {
+		ix.was = unique(values(ix.was[:0], s.newest.Load().object))
+		for _, value := range ix.was {
+			added.tree.Set(entry[T]{value, s})
+		}
+		return true
+	})
+	ix.indexes = append(ix.indexes, added)
+	// The same state once more, now with the index.
+	previous := ix.current.Load()
+	next := &View[T]{
+		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced,
+		epoch: previous.epoch, order: previous.order, tail: previous.tail, ix: ix,
+		indexes: ix.copyIndexes(),
+	}
+	ix.current.Store(next)
+	ix.live = append(ix.live, previous)
+	ix.trim()
+	return nil
+}
+
+// reindex moves the entries of a slot from those of the old object to those of
+// the new one; either may be missing.
+func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
+	for _, in := range ix.indexes {
+		ix.was, ix.is = ix.was[:0], ix.is[:0]
+		if had {
+			ix.was = unique(in.values(ix.was, old))
+		}
+		if has {
+			ix.is = unique(in.values(ix.is, o))
+		}
+		if slices.Equal(ix.was, ix.is) {
+			continue // by far the most frequent
+		}
+		in.reshaped = true
+		for _, value := range ix.was {
+			if !slices.Contains(ix.is, value) {
+				in.tree.Delete(entry[T]{value, s})
+			}
+		}
+		for _, value := range ix.is {
+			if !slices.Contains(ix.was, value) {
+				in.tree.Set(entry[T]{value, s})
+			}
+		}
+	}
+}
+
+// unique sorts values and drops those that come twice.
+func unique(values []string) []string {
+	if len(values) < 2 {
+		return values
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+// copyIndexes returns the present state of the indexes for a View.
+func (ix *Indexer[T]) copyIndexes() []indexCopy[T] {
+	previous := ix.current.Load().indexes
+	if len(previous) == len(ix.indexes) && !slices.ContainsFunc(ix.indexes, func(in *index[T]) bool { return in.reshaped }) {
+		return previous
+	}
+	copies := make([]indexCopy[T], len(ix.indexes))
+	for i, in := range ix.indexes {
+		if !in.reshaped {
+			copies[i] = previous[i]
+			continue
+		}
+		copies[i], in.reshaped = indexCopy[T]{in.name, in.tree.Copy()}, false
+	}
+	return copies
+}
+
+// index returns the tree of an index.
+func (v *View[T]) index(name string) *btree.BTreeG[entry[T]] {
+	for _, in := range v.indexes {
+		if in.name == name {
+			return in.tree
+		}
+	}
+	return nil
+}
+
+// HasIndex reports whether the view has an index with the given name.
+func (v *View[T]) HasIndex(name string) bool { return v.index(name) != nil }
+
+// Indexed yields the objects that an index has under value and whose keys begin
+// with prefix, in the order of their keys, starting behind the key given as
+// after. An index that the view does not have yields nothing.
+func (v *View[T]) Indexed(name, value, prefix, after string) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		tree := v.index(name)
+		if tree == nil {
+			return
+		}
+		tree.Ascend(entry[T]{value, &slot[T]{key: max(prefix, after)}}, func(e entry[T]) bool {
+			if e.value != value || !strings.HasPrefix(e.slot.key, prefix) {
+				return false
+			}
+			if e.slot.key <= after && after != "" {
+				return true
+			}
+			version := e.slot.at(v.epoch)
+			return version == nil || version.deleted || yield(e.slot.key, version.object)
+		})
+	}
+}
+
+// IndexedCount counts the objects that an index has under value, up to limit.
+func (v *View[T]) IndexedCount(name, value string, limit int) int {
+	n := 0
+	if tree := v.index(name); tree != nil {
+		tree.Ascend(entry[T]{value, &slot[T]{}}, func(e entry[T]) bool {
+			if e.value != value {
+				return false
+			}
+			n++
+			return n < limit
+		})
+	}
+	return n
+}
+
+// IndexValues yields the values that an index has objects under, in order.
+func (v *View[T]) IndexValues(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		tree := v.index(name)
+		if tree == nil {
+			return
+		}
+		// From each value on to the first entry of the next: as many steps as
+		// there are values, not objects.
+		next, ok := tree.Min()
+		for ok {
+			value := next.value
+			if !yield(value) {
+				return
+			}
+			ok = false
+			tree.Ascend(entry[T]{value + "\x00", &slot[T]{}}, func(e entry[T]) bool {
+				next, ok = e, true
+				return false
+			})
+		}
+	}
+}
