@@ -141,6 +141,11 @@ func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64) (b *Batch
 	l.tail = b.End
 	return b, func() {
 		from.next.Store(b)
+		if resourceVersion < from.ResourceVersion {
+			// The source went back in time, as after a restore. From now on a
+			// number may mean a state from before that or one from after.
+			l.Forget()
+		}
 		l.prune(b.End)
 		from.closeWake()
 	}
@@ -152,7 +157,8 @@ func (l *Log[E]) prune(tail *Position[E]) {
 	defer l.mu.Unlock()
 	for l.oldest != tail {
 		next := l.oldest.next.Load()
-		if tail.Seq-next.End.Seq < l.retain {
+		// Nobody can come back to a time before the first list.
+		if l.oldest.ResourceVersion != 0 && tail.Seq-next.End.Seq < l.retain {
 			return
 		}
 		l.oldest = next.End
@@ -173,12 +179,13 @@ func (l *Log[E]) Forget() {
 // which have versions of their own to tell.
 //
 // It returns false if the log no longer reaches back that far, or not yet
-// forward to it.
+// forward to it, or if the version is of a time before the first list, of which
+// the log cannot know what happened.
 func (l *Log[E]) Since(resourceVersion uint64) (*Position[E], bool) {
 	l.mu.Lock()
 	p := l.oldest
 	l.mu.Unlock()
-	if resourceVersion < p.ResourceVersion {
+	if p.ResourceVersion == 0 || resourceVersion < p.ResourceVersion {
 		return nil, false
 	}
 	for {
