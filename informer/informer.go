@@ -24,6 +24,7 @@ type Informer[T Object] struct {
 	source source.Source[T]
 	target func() source.Target
 	store  *indexer.Indexer[T]
+	labels labelIndexes
 
 	mu       sync.Mutex
 	run      *run[T] // the present or the last one; nil before the first

@@ -3,8 +3,6 @@ package informer
 import (
 	"iter"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
@@ -22,20 +20,6 @@ type Lister[T Object] interface {
 	All(Query) iter.Seq[T]
 }
 
-// Query says which objects to read. The zero value means all of them.
-type Query struct {
-	// Namespace, if not empty, is the only one read, and the rest costs
-	// nothing.
-	Namespace string
-	// Labels, if not nil, must match.
-	Labels labels.Selector
-	// After skips everything up to and including the object with this key (see
-	// [Key]): the next page begins where the last one ended.
-	After string
-	// Limit, if not 0, is the number of objects to stop at.
-	Limit int
-}
-
 // Key names an object in a store: namespace/name, or the name alone where
 // there is no namespace. Stores are ordered by it.
 func Key(obj Object) string { return object.Key(obj.GetNamespace(), obj.GetName()) }
@@ -49,6 +33,7 @@ func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
 // List returns the objects that match q, ordered by namespace and name, as they
 // were at one moment.
 func (inf *Informer[T]) List(q Query) []T {
+	inf.indexLabels(q)
 	v := inf.View()
 	defer v.Release()
 	return v.List(q)
@@ -58,6 +43,7 @@ func (inf *Informer[T]) List(q Query) []T {
 // were when the loop began, however long it takes.
 func (inf *Informer[T]) All(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
+		inf.indexLabels(q)
 		v := inf.View()
 		defer v.Release()
 		v.All(q)(yield)
@@ -96,7 +82,7 @@ func (v *View[T]) Get(namespace, name string) (T, bool) {
 // List implements [Lister].
 func (v *View[T]) List(q Query) []T {
 	var out []T
-	if q.Namespace == "" && q.After == "" && q.Limit == 0 && (q.Labels == nil || q.Labels.Empty()) {
+	if q.unbounded() {
 		out = make([]T, 0, v.Len())
 	}
 	for o := range v.All(q) {
@@ -108,21 +94,6 @@ func (v *View[T]) List(q Query) []T {
 // All implements [Lister].
 func (v *View[T]) All(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		prefix := ""
-		if q.Namespace != "" {
-			prefix = q.Namespace + "/"
-		}
-		any, n := q.Labels == nil || q.Labels.Empty(), 0
-		for _, o := range v.pinned.From(prefix, q.After) {
-			if !any && !q.Labels.Matches(labels.Set(o.GetLabels())) {
-				continue
-			}
-			if !yield(o) {
-				return
-			}
-			if n++; n == q.Limit {
-				return
-			}
-		}
+		search(v.pinned, q)(func(_ string, o T) bool { return yield(o) })
 	}
 }
