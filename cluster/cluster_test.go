@@ -3,8 +3,11 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,6 +221,27 @@ func TestServerThatRefuses(t *testing.T) {
 	s.change(func(s *apiServer) { s.refuse = 0 })
 	if _, err := c.Resolve(t.Context(), "pods"); err != nil {
 		t.Errorf("after recovery: %v", err)
+	}
+}
+
+// client-go would try for ten seconds and say nothing.
+func TestBrokenConnectionIsReportedSoon(t *testing.T) {
+	var tries atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		tries.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	defer srv.Close()
+	c, err := cluster.New("test", &rest.Config{Host: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Resources(t.Context()); err == nil || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("%v", err)
+	}
+	if n := tries.Load(); n > 2 {
+		t.Errorf("%d requests", n)
 	}
 }
 

@@ -60,10 +60,16 @@ func newDiscoverer(cluster string, base *url.URL, cfg *rest.Config, client *http
 	return &discoverer{
 		cluster: cluster,
 		server:  base.Redacted(),
-		client:  dc,
+		client:  discovery.NewDiscoveryClient(impatient{dc.RESTClient()}),
 		misses:  rate.NewLimiter(rate.Every(missEvery), missBurst),
 	}, nil
 }
+
+// impatient keeps client-go from trying a broken connection ten more times, for
+// ten seconds: callers are to know.
+type impatient struct{ rest.Interface }
+
+func (i impatient) Get() *rest.Request { return i.Interface.Get().MaxRetries(1) }
 
 // find looks in the catalogue at hand and, when that does not know the answer,
 // in a new one.
