@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"syscall"
 
 	"k8s.io/client-go/rest"
@@ -30,7 +29,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.apiServer != nil && !c.apiServer.ended() {
 		return nil
 	}
-	p, err := c.run(apiServer, append(c.apiServerFlags(), c.options.apiServerFlags...)...)
+	p, err := c.run(c.bin, apiServer, c.apiServerFlags()...)
 	if err != nil {
 		return err
 	}
@@ -41,43 +40,46 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 }
 
 func (c *Cluster) apiServerFlags() []string {
-	return []string{
-		"--etcd-servers=unix://" + c.etcdSocket(),
+	flags := c.servingFlags(c.ports[0])
+	flags = append(flags,
+		"--etcd-servers=unix://"+c.etcdSocket(),
 		// History goes when a test says so (see CompactEtcd), not by the clock.
 		"--etcd-compaction-interval=0",
 
-		"--bind-address=127.0.0.1",
-		"--secure-port=" + strconv.Itoa(c.port.number),
-		"--permit-port-sharing", // with the socket that reserves the port
-		"--tls-cert-file=" + c.path("tls.crt"),
-		"--tls-private-key-file=" + c.path("tls.key"),
 		// The address is found by looking at the machine's routes otherwise,
 		// and a machine without a network has none. A loopback address cannot
 		// be the endpoint of the service kubernetes, so it is left without.
 		"--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none",
 
-		"--token-auth-file=" + c.path("tokens.csv"),
+		"--token-auth-file="+c.path("tokens.csv"),
 		"--authorization-mode=RBAC",
-		// Without controllers nobody makes the service account that it would
-		// demand of every pod.
-		"--disable-admission-plugins=ServiceAccount",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.path("tls.key"),
-		"--service-account-signing-key-file=" + c.path("tls.key"),
+		"--service-account-key-file="+c.path("tls.key"),
+		"--service-account-signing-key-file="+c.path("tls.key"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged",
+	)
+	if !c.options.controllers {
+		// Nobody makes the service account that it would demand of every pod.
+		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
 	}
+	return append(flags, c.options.apiServerFlags...)
 }
 
 // ready returns nil when the API server says that it is ready.
 func (c *Cluster) ready(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(c.AdminConfig())
+	return isHealthy(ctx, c.AdminConfig(), "/readyz?verbose")
+}
+
+// isHealthy returns nil when the server of config says that it is, at path.
+func isHealthy(ctx context.Context, config *rest.Config, path string) error {
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+"/readyz?verbose", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (c *Cluster) ready(ctx context.Context) error {
 
 // URL returns the address of the API server, which is the cluster's for as long
 // as it runs.
-func (c *Cluster) URL() string { return "https://127.0.0.1:" + strconv.Itoa(c.port.number) }
+func (c *Cluster) URL() string { return c.ports[0].url() }
 
 // StopAPIServer stops the API server as an administrator does: requests that
 // are under way are answered, watches are closed. Until it is started again,

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -20,15 +19,15 @@ import (
 )
 
 // EnvDir is the environment variable that names the folder of the programs in
-// place of one in the user's cache. If kube-apiserver, etcd and kubectl are in
-// that folder they are used as they are; otherwise they are built into it.
+// place of one in the user's cache. Programs that are in that folder are used as
+// they are; others are built into it.
 const EnvDir = "TIDINGS_CONTROLPLANE"
 
 // A binary is a main package of the control plane's module, which is several
 // programs under several names.
 type binary struct {
 	name     string // of the file
-	pkg      string // of the main package, from the module's root
+	pkg      string // folder of the main package, from the module's
 	programs []string
 	cold     string // how long the first build takes, for the message
 }
@@ -38,6 +37,13 @@ var basic = binary{
 	pkg:      ".",
 	programs: []string{"kube-apiserver", "etcd", "kubectl"},
 	cold:     "five to nine minutes on two cores the first time, seconds later on",
+}
+
+var live = binary{
+	name:     "live",
+	pkg:      "./live",
+	programs: []string{"kube-controller-manager", "kube-scheduler", "kwok", "kwok-stages"},
+	cold:     "about a minute on two cores after the control plane, seconds later on",
 }
 
 // Build returns the folder that holds kube-apiserver, etcd and kubectl, and
@@ -50,26 +56,28 @@ var basic = binary{
 // build that ctx ends leaves what it compiled in Go's build cache, and the next
 // continues there. What it does, and how long it took, it says on standard
 // error; when there is nothing to do it says nothing.
-func Build(ctx context.Context) (string, error) {
+func Build(ctx context.Context) (string, error) { return basic.build(ctx) }
+
+// BuildLive does as [Build] does for kube-controller-manager, kube-scheduler and
+// kwok, which [WithControllers] and [WithKwok] need.
+func BuildLive(ctx context.Context) (string, error) { return live.build(ctx) }
+
+// build returns the folder that holds b's programs, and builds them if need be.
+func (b binary) build(ctx context.Context) (string, error) {
 	if dir := os.Getenv(EnvDir); dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", EnvDir, err)
 		}
-		return dir, basic.buildInto(ctx, dir)
+		return dir, b.buildInto(ctx, dir)
 	}
-	return basic.build(ctx)
-}
-
-// build returns the folder in the user's cache that holds b's programs.
-func (b binary) build(ctx context.Context) (string, error) {
 	module, err := findModule()
 	if err != nil {
 		return "", err
 	}
 	sum, err := b.hash(module)
 	if err != nil {
-		return "", fmt.Errorf("hash the module in %s: %w", module, err)
+		return "", fmt.Errorf("hash what %s is built from: %w", b.name, err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -150,32 +158,25 @@ func (b binary) compile(ctx context.Context, module, dir string) error {
 	return os.Rename(building, filepath.Join(dir, b.name))
 }
 
-// hash names what b is built from: every file of the module, the Go version and
-// the platform.
+// hash names what b is built from: its main package, the versions of what that
+// imports, the Go version and the platform.
 func (b binary) hash(module string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(module, b.pkg, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	files = append(files, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum"))
 	h := sha256.New()
 	fmt.Fprintln(h, b.pkg, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	err := filepath.WalkDir(module, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		if name := entry.Name(); name != "go.mod" && name != "go.sum" && filepath.Ext(name) != ".go" {
-			return nil
-		}
-		rel, err := filepath.Rel(module, path)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
 		if err != nil {
-			return err
+			return "", err
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		fmt.Fprintln(h, filepath.ToSlash(rel))
-		_, err = io.Copy(h, f)
-		return err
-	})
-	return hex.EncodeToString(h.Sum(nil))[:16], err
+		fmt.Fprintln(h, filepath.Base(file), len(content))
+		h.Write(content)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
 // String names b's programs, as in "kube-apiserver, etcd and kubectl".

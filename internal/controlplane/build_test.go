@@ -60,7 +60,7 @@ func TestUnfinishedBuildIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestHashChangesWithTheModule(t *testing.T) {
+func TestHashChangesWithWhatIsBuilt(t *testing.T) {
 	module := t.TempDir()
 	hash := func() string {
 		sum, err := basic.hash(module)
@@ -70,16 +70,23 @@ func TestHashChangesWithTheModule(t *testing.T) {
 		return sum
 	}
 	write := func(name, content string) {
-		if err := os.WriteFile(filepath.Join(module, name), []byte(content), 0o644); err != nil {
+		t.Helper()
+		path := filepath.Join(module, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("go.mod", "module example.com/m\n")
-	seen := map[string]string{hash(): "go.mod"}
+	write("go.sum", "")
+	seen := map[string]string{hash(): "nothing"}
 	for _, change := range []struct{ name, content string }{
 		{"main.go", "package main"},
 		{"main.go", "package main // changed"},
-		{"go.sum", ""},
+		{"other.go", ""},
+		{"go.sum", "example.com/n v1.0.0 h1:changed\n"},
 		{"go.mod", "module example.com/n\n"},
 	} {
 		write(change.name, change.content)
@@ -91,8 +98,12 @@ func TestHashChangesWithTheModule(t *testing.T) {
 	}
 	before := hash()
 	write("README.md", "nothing is built from this")
+	write("live/main.go", "another binary is built from this")
 	if hash() != before {
-		t.Error("the hash changes with a file that nothing is built from")
+		t.Error("the hash changes with a file that the binary is not built from")
+	}
+	if sum, err := live.hash(module); err != nil || sum == before {
+		t.Errorf("the hash of another binary is %s (error %v), the same", sum, err)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,12 +29,14 @@ const startTimeout = 3 * time.Minute
 // goroutine.
 type Cluster struct {
 	dir     string // of everything the cluster writes
-	bin     string
+	bin     string // of kube-apiserver, etcd and kubectl
+	binLive string // of the rest, or "" if there is none
 	options options
-	port    *port
-	ca      []byte // PEM, of the API server's certificate
+	ports   []*port // the first is the API server's
+	ca      []byte  // PEM, of the certificate that the programs serve with
 	janitor *janitor
 	etcd    *process
+	live    []*process
 
 	mu        sync.Mutex
 	apiServer *process // nil while it is stopped
@@ -92,18 +96,27 @@ func testContext(tb testing.TB) (context.Context, context.CancelFunc) {
 //
 // An error carries the last of what the program that failed has logged.
 func Launch(ctx context.Context, opts ...Option) (*Cluster, error) {
-	bin, err := Build(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start a control plane: %w", err)
-	}
-	c := &Cluster{bin: bin}
+	c := &Cluster{}
 	for _, opt := range opts {
 		opt(&c.options)
+	}
+	if err := c.build(ctx); err != nil {
+		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
 	if err := c.start(ctx); err != nil {
 		return nil, fmt.Errorf("start a control plane: %w", errors.Join(err, c.Stop()))
 	}
 	return c, nil
+}
+
+func (c *Cluster) build(ctx context.Context) (err error) {
+	if c.bin, err = Build(ctx); err != nil {
+		return err
+	}
+	if c.options.controllers || c.options.nodes > 0 {
+		c.binLive, err = BuildLive(ctx)
+	}
+	return err
 }
 
 func (c *Cluster) start(ctx context.Context) (err error) {
@@ -114,7 +127,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.janitor, err = startJanitor(c.dir); err != nil {
 		return err
 	}
-	if c.port, err = reservePort(); err != nil {
+	if _, err := c.reservePort(); err != nil {
 		return err
 	}
 	if err := c.writeFiles(); err != nil {
@@ -126,11 +139,14 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	return c.setUp(ctx)
+	if err := c.setUp(ctx); err != nil {
+		return err
+	}
+	return c.startLive(ctx)
 }
 
-// writeFiles writes what the programs read: the API server's certificate and
-// key, the users' tokens and kubeconfigs.
+// writeFiles writes what the programs read: the certificate and key that they
+// serve with, the users' tokens and kubeconfigs.
 func (c *Cluster) writeFiles() error {
 	loopback := net.IPv4(127, 0, 0, 1)
 	cert, key, err := certutil.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback},
@@ -180,8 +196,8 @@ func (c *Cluster) Stop() error {
 	} else if c.dir != "" {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
-	if c.port != nil {
-		c.port.release()
+	for _, port := range c.ports {
+		port.release()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop the control plane: %w", err)
@@ -192,7 +208,7 @@ func (c *Cluster) Stop() error {
 // running are the processes that have been started, those first that others
 // need last.
 func (c *Cluster) running() []*process {
-	var running []*process
+	running := slices.Clone(c.live)
 	if c.apiServer != nil {
 		running = append(running, c.apiServer)
 	}
@@ -202,8 +218,8 @@ func (c *Cluster) running() []*process {
 	return running
 }
 
-// BinDir returns the folder that holds kube-apiserver, etcd and kubectl, as
-// [Build] does. It outlives the cluster.
+// BinDir returns the folder that holds kube-apiserver, etcd and kubectl, which
+// [Build] returned. It outlives the cluster.
 func (c *Cluster) BinDir() string { return c.bin }
 
 // PID returns the process id of a running program of the cluster, such as
@@ -245,14 +261,21 @@ func (c *Cluster) Logs() string {
 // path is that of a file of the cluster.
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// run starts one of the cluster's programs, which logs to a file of its name.
-func (c *Cluster) run(program string, args ...string) (*process, error) {
+// run starts a program in the folder bin, which logs to a file of its name.
+func (c *Cluster) run(bin, program string, args ...string) (*process, error) {
+	cmd := exec.Command(filepath.Join(bin, program), args...)
+	cmd.Dir = c.dir
+	cmd.Env = c.environment()
 	pgid := 0
 	if c.etcd != nil {
 		pgid = c.etcd.pid // etcd, the first, has made the group for the rest
 	}
-	return startProcess(program, filepath.Join(c.bin, program), c.dir, c.path(program+".log"), pgid, args...)
+	return startProcess(cmd, c.path(program+".log"), pgid)
 }
+
+// environment is that of the cluster's programs, which are to find and leave
+// nothing in the user's home.
+func (c *Cluster) environment() []string { return append(os.Environ(), "HOME="+c.path("home")) }
 
 // AdminConfig is [Cluster.Config] of [Admin].
 func (c *Cluster) AdminConfig() *rest.Config { return c.Config(Admin) }

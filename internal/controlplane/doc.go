@@ -24,7 +24,7 @@
 // cache; see [Build]. The cluster has an API server that authorises with RBAC
 // and three users with different rights; see [User]. Nothing but the API
 // server runs in it: no controllers, no scheduler, no kubelets, so objects stay
-// as they are written.
+// as they are written. [WithControllers] and [WithKwok] change that.
 //
 // This package imports nothing of the control plane, so neither does whoever
 // imports it.

@@ -18,7 +18,7 @@ import (
 func (c *Cluster) etcdSocket() string { return c.path("etcd.sock") }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	p, err := c.run("etcd",
+	p, err := c.run(c.bin, "etcd",
 		"--data-dir="+c.path("etcd"),
 		"--listen-client-urls=unix://"+c.etcdSocket(),
 		"--listen-peer-urls=unix://"+c.path("peer.sock"),

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -32,6 +31,6 @@ func (c *Cluster) Kubectl(ctx context.Context, user User, args ...string) (stdou
 // home it does in the cluster's folder, not in the user's.
 func (c *Cluster) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.path("home"), "KUBECACHEDIR="+c.path("kubectl-cache"))
+	cmd.Env = append(c.environment(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+c.path("kubectl-cache"))
 	return cmd
 }

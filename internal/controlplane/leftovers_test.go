@@ -16,9 +16,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func TestStopLeavesNothing(t *testing.T) {
+	others := goleak.IgnoreCurrent()
+	defer goleak.VerifyNone(t, others)
 	c, err := Launch(t.Context())
 	if err != nil {
 		t.Fatal(err)

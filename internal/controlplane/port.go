@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"fmt"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -11,19 +12,21 @@ import (
 
 // A port is a TCP port on 127.0.0.1 that is kept for one cluster. It is bound
 // but not listened on, so the kernel gives it to nobody else while connections
-// to it are refused; the API server, which is told to share its port, listens
-// on it. So the port is free when the API server starts, and still its own
+// to it are refused; the program it is for, which is told to share its port,
+// listens on it. So the port is free when the program starts, and still its own
 // after a restart.
 type port struct {
 	fd     int
 	number int
 }
 
-func reservePort() (*port, error) {
+// reservePort keeps a port until the cluster is stopped.
+func (c *Cluster) reservePort() (*port, error) {
 	p, err := bindPort()
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
+	c.ports = append(c.ports, p)
 	return p, nil
 }
 
@@ -56,3 +59,17 @@ func bindPort() (*port, error) {
 }
 
 func (p *port) release() { unix.Close(p.fd) }
+
+// url is where the program serves.
+func (p *port) url() string { return "https://127.0.0.1:" + strconv.Itoa(p.number) }
+
+// servingFlags are those of every program of Kubernetes that serves on p.
+func (c *Cluster) servingFlags(p *port) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(p.number),
+		"--permit-port-sharing", // with the socket that keeps the port
+		"--tls-cert-file=" + c.path("tls.crt"),
+		"--tls-private-key-file=" + c.path("tls.key"),
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -24,18 +25,16 @@ type process struct {
 	err  error         // why it ended; read after done
 }
 
-// startProcess starts path with args, in dir, in the process group pgid, or in
-// a new group of its own if pgid is 0. What the process prints is appended to
-// the file log.
-func startProcess(name, path, dir, log string, pgid int, args ...string) (*process, error) {
+// startProcess starts cmd in the process group pgid, or in a new group of its
+// own if pgid is 0. What the process prints is appended to the file log.
+func startProcess(cmd *exec.Cmd, log string, pgid int) (*process, error) {
+	name := filepath.Base(cmd.Path)
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer file.Close()
 
-	cmd := exec.Command(path, args...)
-	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = file, file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
 	dieWithParent(cmd.SysProcAttr)

@@ -1,7 +1,8 @@
 //go:build unix
 
 // Command build makes sure that the control plane for tests is built, and
-// prints the folder that holds kube-apiserver, etcd and kubectl.
+// prints the folder that holds kube-apiserver, etcd and kubectl. With -live it
+// does so for kube-controller-manager, kube-scheduler and kwok as well.
 //
 //	go run ./internal/controlplane/cmd/build && go test ./...
 //
@@ -11,6 +12,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,12 +21,20 @@ import (
 )
 
 func main() {
+	live := flag.Bool("live", false, "build kube-controller-manager, kube-scheduler and kwok as well")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	dir, err := controlplane.Build(ctx)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "controlplane:", err)
-		os.Exit(1)
+	builds := []func(context.Context) (string, error){controlplane.Build}
+	if *live {
+		builds = append(builds, controlplane.BuildLive)
 	}
-	fmt.Println(dir)
+	for _, build := range builds {
+		dir, err := build(ctx)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "controlplane:", err)
+			os.Exit(1)
+		}
+		fmt.Println(dir)
+	}
 }
