@@ -37,6 +37,7 @@ type discoverer struct {
 	mu       sync.Mutex
 	current  *catalogue // nil before the first success and after invalidate
 	taken    time.Time  // when current was asked for
+	number   uint64     // of the flight that brought it
 	flight   *flight    // the discovery under way, if any
 	started  uint64     // number of the newest flight
 	outdated uint64     // flights up to this number were made stale by invalidate
@@ -45,7 +46,8 @@ type discoverer struct {
 // flight is one discovery under way. cat and err are set before done closes.
 type flight struct {
 	number  uint64
-	waiters int // under discoverer.mu; at 0 the flight is called off
+	waiters int  // under discoverer.mu; at 0 the flight is called off
+	off     bool // under discoverer.mu
 	cancel  context.CancelFunc
 	done    chan struct{}
 	cat     *catalogue
@@ -139,10 +141,15 @@ const (
 func (d *discoverer) fetch(ctx context.Context, newer bool) (*catalogue, error) {
 	d.mu.Lock()
 	wanted := d.started + 1
-	if f := d.flight; !newer && f != nil && f.waiters > 0 && f.number > d.outdated {
+	if f := d.flight; !newer && f != nil && !f.off && f.number > d.outdated {
 		wanted = f.number
 	}
 	for {
+		if d.current != nil && d.number >= wanted { // another caller's
+			cat := d.current
+			d.mu.Unlock()
+			return cat, nil
+		}
 		f := d.flight
 		if f == nil {
 			f = d.start(ctx)
@@ -158,6 +165,7 @@ func (d *discoverer) fetch(ctx context.Context, newer bool) (*catalogue, error) 
 		d.mu.Lock()
 		if f.waiters--; f.waiters == 0 {
 			f.cancel() // finished, or called off by the last to leave
+			f.off = true
 		}
 		if gone != nil {
 			d.mu.Unlock()
@@ -183,7 +191,7 @@ func (d *discoverer) start(ctx context.Context) *flight {
 		d.mu.Lock()
 		d.flight = nil
 		if f.err == nil && f.number > d.outdated {
-			d.current, d.taken = f.cat, taken
+			d.current, d.taken, d.number = f.cat, taken, f.number
 		}
 		d.mu.Unlock()
 		close(f.done)

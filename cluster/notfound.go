@@ -39,7 +39,7 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// similar finds up to three resources whose names are close to arg.
+// similar finds up to three of the resources whose names are closest to arg.
 func (c *catalogue) similar(arg string) []string {
 	name, _, _ := strings.Cut(strings.ToLower(arg), ".")
 	// A slip or two in a long word, one in a short one.
@@ -68,7 +68,9 @@ func (c *catalogue) similar(arg string) []string {
 	slices.SortStableFunc(found, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
 	var out []string
 	for _, m := range found[:min(3, len(found))] {
-		out = append(out, m.name)
+		if m.distance == found[0].distance {
+			out = append(out, m.name)
+		}
 	}
 	return out
 }

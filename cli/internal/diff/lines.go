@@ -53,7 +53,14 @@ func show(v any) string {
 	return cut(compact(v))
 }
 
+// cut shortens what is long and takes out what could trouble a terminal.
 func cut(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 	if runes := []rune(s); len(runes) > long {
 		return fmt.Sprintf("%s… (%d characters)", string(runes[:long]), len(runes))
 	}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// What the API server is asked to answer with. Servers that do not know the
+// form answer with the objects themselves.
+const (
+	asObjects  = "application/json"
+	asMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	asTable    = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+)
+
+// pageSize is how many objects are asked for at a time, as kubectl does.
+const pageSize = 500
+
+// query says which of the objects to fetch.
+type query struct{ labels, fields, next string }
+
+// fetch makes one request of the API server for objects o, or the one that o
+// names, and returns the JSON of the answer.
+func fetch(ctx context.Context, o objects, q query, accept string) ([]byte, error) {
+	verb := "list"
+	elem := []string{"apis", o.resource.Group, o.resource.Version}
+	if o.resource.Group == "" {
+		elem = []string{"api", o.resource.Version}
+	}
+	if o.namespace != "" {
+		elem = append(elem, "namespaces", o.namespace)
+	}
+	elem = append(elem, o.resource.Resource)
+	values := url.Values{}
+	if o.name != "" {
+		verb = "get"
+		elem = append(elem, o.name)
+	} else {
+		values.Set("limit", strconv.Itoa(pageSize))
+		for key, value := range map[string]string{"labelSelector": q.labels, "fieldSelector": q.fields, "continue": q.next} {
+			if value != "" {
+				values.Set(key, value)
+			}
+		}
+	}
+	u := o.cluster.BaseURL().JoinPath(elem...)
+	u.RawQuery = values.Encode()
+	body, err := httpGet(ctx, o.cluster.HTTPClient(), u, accept)
+	if err != nil {
+		return nil, &source.Error{Verb: verb, Err: err, Target: source.Target{
+			Cluster: o.cluster.Name(), Resource: o.resource.GVR(), Kind: o.resource.Kind, Namespace: o.namespace,
+		}}
+	}
+	return body, nil
+}
+
+// httpGet returns the body of a good answer. A bad one is an
+// *apierrors.StatusError.
+func httpGet(ctx context.Context, client *http.Client, u *url.URL, accept string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return nil, statusError(resp, body)
+	}
+	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, fmt.Errorf("the answer of %s is %q, not JSON: is this the right server?", u.Redacted(), resp.Header.Get("Content-Type"))
+	}
+	return io.ReadAll(resp.Body)
+}
+
+func statusError(resp *http.Response, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Status == metav1.StatusFailure {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	message := strings.TrimSpace(string(body))
+	// The mirror's own routes answer {"error": "…"}.
+	var plain struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &plain) == nil && plain.Error != "" {
+		message = plain.Error
+	}
+	if runes := []rune(message); len(runes) > 500 {
+		message = string(runes[:500]) + "…"
+	}
+	err := apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", message, 0, true)
+	if message != "" {
+		err.ErrStatus.Message = message
+	} else {
+		err.ErrStatus.Message = "the server answered " + resp.Status
+	}
+	return err
+}
+
+// fetchPage decodes one answer as a T.
+func fetchPage[T any](ctx context.Context, o objects, q query, accept string) (*T, error) {
+	body, err := fetch(ctx, o, q, accept)
+	if err != nil {
+		return nil, err
+	}
+	page := new(T)
+	if err := decode(body, page); err != nil {
+		return nil, fmt.Errorf("read the answer for %s: %w", o, err)
+	}
+	return page, nil
+}

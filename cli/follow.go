@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tidings-io/tidings/informer"
+)
+
+// follower prints what happens to objects as informers tell it.
+type follower struct {
+	g         *globals
+	screen    *screen
+	format    newsFormat
+	needsAll  bool   // the format needs the objects, not only their metadata
+	many      bool   // there are several clusters: name them
+	since     string // start after this version, without an initial list
+	once      bool   // end with the initial list
+	watchOnly bool   // leave the initial list out
+	what      string // for the progress line
+
+	mu    sync.Mutex
+	lists []watched
+}
+
+// watched is what all informers have in common.
+type watched interface {
+	Status() informer.Status
+	StatusChanged() <-chan struct{}
+}
+
+// errOnce ends one of the loops of --once.
+var errDone = errors.New("done")
+
+// run follows all objects until ctx ends, the output breaks, or the server
+// refuses one of them. With once the initial lists come in the order of all.
+func (f *follower) run(ctx context.Context, all []objects) error {
+	group, ctx := errgroup.WithContext(ctx)
+	progress, synced := context.WithCancel(ctx)
+	defer synced()
+	var shown errgroup.Group
+	shown.Go(func() error { f.showProgress(progress, len(all)); return nil })
+	turn := make(chan struct{})
+	close(turn)
+	for _, o := range all {
+		before, after := turn, make(chan struct{})
+		turn = after
+		group.Go(func() error {
+			if f.needsAll {
+				return follow[*unstructured.Unstructured](ctx, f, o, before, after)
+			}
+			return follow[*metav1.PartialObjectMetadata](ctx, f, o, before, after)
+		})
+	}
+	err := group.Wait()
+	synced()
+	_ = shown.Wait()
+	if flushed := f.screen.flush(); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+// follow follows one resource with an informer of T. With once it waits for
+// before, prints the list, and closes after.
+func follow[T informer.Object](ctx context.Context, f *follower, o objects, before <-chan struct{}, after chan<- struct{}) error {
+	opts := []informer.Option{
+		informer.Resource(o.resource.Versioned()), informer.InNamespace(o.namespace),
+		informer.WithLabels(f.g.selector), informer.WithFields(o.fieldSelector(f.g.fieldSelector)),
+		informer.WithLogger(f.g.log),
+	}
+	if f.since != "" {
+		opts = append(opts, informer.From(f.since))
+	}
+	inf, err := informer.New[T](o.cluster, opts...)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.lists = append(f.lists, inf)
+	f.mu.Unlock()
+
+	ctx, stop := context.WithCancel(ctx)
+	var parts errgroup.Group
+	parts.Go(func() error { return inf.Run(ctx) })
+	parts.Go(func() error { f.narrate(ctx, inf, o); return nil })
+	if f.once {
+		select {
+		case <-before:
+		case <-ctx.Done():
+		}
+	}
+	var printed error
+	for e := range inf.Events(ctx) {
+		if printed = tell(f, o, e); printed != nil {
+			break
+		}
+	}
+	stop()
+	err = parts.Wait()
+	switch {
+	case errors.Is(printed, errDone):
+		close(after)
+		return nil
+	case printed != nil:
+		return printed
+	}
+	return err
+}
+
+// tell prints one event. It returns errDone when there is to be no other.
+func tell[T informer.Object](f *follower, o objects, e informer.Event[T]) error {
+	switch e.Type {
+	case informer.Added, informer.Updated, informer.Deleted:
+		if f.watchOnly && e.InInitialList {
+			return nil
+		}
+		n := news{kind: o.resource.Kind, event: e.Type.String(), meta: any(e.Object).(metav1.Object)}
+		if f.many {
+			n.cluster = o.cluster.Name()
+		}
+		n.object, _ = any(e.Object).(*unstructured.Unstructured)
+		n.old, _ = any(e.Old).(*unstructured.Unstructured)
+		// The initial list goes out in large pieces, what happens then at once.
+		return f.screen.print(!e.InInitialList, func(w io.Writer) { f.format(w, n) })
+	case informer.Synced:
+		if err := f.screen.flush(); err != nil || !f.once {
+			return err
+		}
+		return errDone
+	}
+	return nil
+}
+
+// narrate says on stderr what a reader of the events has to know: that there are
+// difficulties, and that events may be missing because of a new list.
+func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
+	var last informer.Status
+	for {
+		changed := inf.StatusChanged()
+		now := inf.Status()
+		if now.Errors > last.Errors && now.Phase == informer.Waiting {
+			wait := max(0, time.Until(now.Retry)).Round(time.Second / 10)
+			f.screen.say(fmt.Sprintf("%v; trying again in %v", now.LastError, wait))
+		}
+		if now.Lists > last.Lists {
+			switch {
+			case f.since != "" && last.Lists == 0:
+				f.screen.say(fmt.Sprintf("%s: the changes since resourceVersion %s are no longer to be had, so here is all there is: %v", o, f.since, now.LastError))
+			case last.Lists > 0:
+				f.screen.say(fmt.Sprintf("%s: had to list again; of what happened meanwhile only the difference is shown: %v", o, now.LastError))
+			}
+		}
+		last = now
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// showProgress keeps a line on a terminal until all first lists are there.
+func (f *follower) showProgress(ctx context.Context, total int) {
+	if !f.screen.streams.ErrTerminal || f.since != "" {
+		return
+	}
+	defer f.screen.showProgress("")
+	tick := time.NewTimer(progressAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			tick.Reset(progressEvery)
+		}
+		f.mu.Lock()
+		synced := 0
+		var counts []count
+		for _, inf := range f.lists {
+			s := inf.Status()
+			if s.Synced {
+				synced++
+			} else {
+				counts = append(counts, count{s.Received, s.Expected})
+			}
+		}
+		f.mu.Unlock()
+		if synced == total {
+			return
+		}
+		f.screen.showProgress(progressLine(f.what, counts))
+	}
+}

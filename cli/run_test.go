@@ -1,0 +1,128 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestHelpIsForPeople(t *testing.T) {
+	for args, says := range map[string][]string{
+		"":                     {"tidings watch", "--demo", "tidings serve --demo"},
+		"--help":               {"Usage:", "Examples:", "--kubeconfig file", "--context context"},
+		"watch --help":         {"tidings watch deploy,rs,pods -A", "--since resourceVersion", "-l, --selector selector", "Ctrl-C"},
+		"get --help":           {"tidings get pod web-1 web-2 -o yaml", "--no-headers"},
+		"api-resources --help": {"can be listed and watched"},
+		"completion --help":    {"bash", "zsh", "fish", "powershell"},
+	} {
+		out, errs, code := runIn(t.Context(), strings.Fields(args)...)
+		if code != 0 || errs != "" {
+			t.Errorf("%s: %d, %s", args, code, errs)
+		}
+		contains(t, out, says...)
+		for line := range strings.Lines(out) {
+			if len([]rune(line)) > 140 {
+				t.Errorf("%s: a line of %d characters: %s", args, len([]rune(line)), line)
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	out, _, code := runIn(t.Context(), "version")
+	if code != 0 || !strings.HasPrefix(out, "tidings ") {
+		t.Errorf("%d %q", code, out)
+	}
+	out, _, _ = runIn(t.Context(), "version", "-o", "json")
+	var v struct{ Version, Go, Platform string }
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" || v.Platform == "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, errs, code := runIn(t.Context(), "version", "-o", "x"); code != 1 || !strings.Contains(errs, "choose json") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+func TestWithoutAnyCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "gone"))
+	for _, args := range []string{"watch pods", "get pods", "api-resources"} {
+		_, errs, code := runIn(t.Context(), strings.Fields(args)...)
+		if code != 1 || !strings.Contains(errs, "no kubeconfig found") {
+			t.Errorf("%s: %d, %s", args, code, errs)
+		}
+	}
+}
+
+func TestDemoNeedsNoCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "gone"))
+	out, errs, code := runIn(t.Context(), "watch", "namespaces", "--demo", "--once")
+	if code != 0 || !strings.Contains(out, "kube-system") {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
+
+func TestInterruptedGetSaysNothing(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out, errs, code := runIn(ctx, "get", "pods", "--kubeconfig", w.kubeconfig)
+	if code != 130 || out+errs != "" {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	w := newWorld(t)
+	w.create(pod("p"))
+	w.clusters[0].Compact()
+	_, errs, code := w.run("watch", "pods", "--since", "1", "--timeout", "200ms", "-v", "info")
+	if code != 0 || !strings.Contains(errs, "level=") {
+		t.Errorf("%d, %q", code, errs)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	w := newWorld(t)
+	w.create(pod("web-1"), pod("web-2"))
+	for typed, want := range map[string][]string{
+		"watch dep":             {"deployments\tDeployment apps/v1"},
+		"watch pods,dep":        {"pods,deployments\t"},
+		"watch pods/":           {"pods/web-1", "pods/web-2"},
+		"watch -n kube-s":       {"kube-system"},
+		"get pods web":          {"web-1", "web-2"},
+		"get pods web-1 web":    {"web-2"},
+		"get events":            {"events\tEvent v1"},
+		"watch -o d":            {"diff"},
+		"watch pods --context ": {"a\thttp://127.0.0.1"},
+		"-v d":                  {"debug"},
+	} {
+		args := strings.Split(typed, " ")
+		args = append([]string{cobra.ShellCompRequestCmd, "--kubeconfig", w.kubeconfig}, args...)
+		out, _, _ := runIn(t.Context(), args...)
+		for _, line := range want {
+			if !strings.Contains("\n"+out, "\n"+line) {
+				t.Errorf("%q gives %q, without %q", typed, out, line)
+			}
+		}
+		if !strings.Contains(out, "\n:4\n") && !strings.HasPrefix(out, ":4\n") {
+			t.Errorf("%q would complete file names: %q", typed, out)
+		}
+	}
+	t.Setenv("KUBECONFIG", "/nowhere")
+	if out, _, _ := runIn(t.Context(), cobra.ShellCompRequestCmd, "watch", "po"); !strings.HasPrefix(out, ":4") {
+		t.Errorf("without a cluster: %q", out)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out, _, code := runIn(t.Context(), "completion", shell); code != 0 || len(out) < 1000 {
+			t.Errorf("%s: %d", shell, code)
+		}
+	}
+	if _, err := os.Stat("/nowhere"); err == nil {
+		t.Fatal("the test is about nothing")
+	}
+}
