@@ -3,8 +3,8 @@ package informer
 import (
 	"strconv"
 
-	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
+	"github.com/tidings-io/tidings/internal/processor"
 )
 
 // Object is what an informer can keep: a pointer to the Go type of any
@@ -18,20 +18,20 @@ type EventType uint8
 const (
 	// Added: an object appeared. Every follower also gets one for each object
 	// that is there when it begins to follow, with Event.InInitialList set.
-	Added = EventType(indexer.Added)
+	Added = EventType(processor.Added)
 	// Updated: an object changed; Old is its state before.
-	Updated = EventType(indexer.Updated)
+	Updated = EventType(processor.Updated)
 	// Deleted: an object is gone; Object is its last known state.
-	Deleted = EventType(indexer.Deleted)
+	Deleted = EventType(processor.Deleted)
 	// Sync: nothing happened. A follower with a resync period gets one for
 	// each object in the store, each time the period is over; Old is Object.
-	Sync = Deleted + 1
+	Sync = EventType(processor.Sync)
 	// Synced: the initial list is complete; every object that was there has
 	// been told. Comes once in the life of a follower, and has no Object.
-	Synced = Deleted + 2
+	Synced = EventType(processor.Synced)
 	// Bookmark: nothing happened up to Event.ResourceVersion. Only followers
 	// that asked for them get these, and they have no Object.
-	Bookmark = Deleted + 3
+	Bookmark = EventType(processor.Bookmark)
 )
 
 var eventTypes = [...]string{Added: "ADDED", Updated: "MODIFIED", Deleted: "DELETED", Sync: "SYNC", Synced: "SYNCED", Bookmark: "BOOKMARK"}
@@ -78,10 +78,10 @@ func (e Event[T]) ResourceVersion() string {
 	return strconv.FormatUint(e.version, 10)
 }
 
-// event makes the public form of a change in the log.
-func event[T Object](e *indexer.Event[T]) Event[T] {
+// event makes the public form of a follower's event.
+func event[T Object](e processor.Event[T]) Event[T] {
 	return Event[T]{
 		Type: EventType(e.Type), Object: e.Object, Old: e.Old,
-		InInitialList: e.Initial, Tombstone: e.Unseen, version: e.ResourceVersion,
+		InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, version: e.Version,
 	}
 }

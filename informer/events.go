@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/tidings-io/tidings/internal/object"
+	"github.com/tidings-io/tidings/internal/processor"
 )
 
 // Events yields what happens: every object in the store, then [Synced], then
@@ -18,8 +19,7 @@ import (
 // which it shares with every other reader. Each call follows anew.
 func (inf *Informer[T]) Events(ctx context.Context, opts ...FollowOption) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
-		o := newFollowOptions(opts)
-		inf.follow(ctx, newFollower(inf.store, o.resync, o.bookmarks), yield)
+		inf.follow(ctx, processor.Follow(inf.store, newFollowOptions(opts)), yield)
 	}
 }
 
@@ -37,26 +37,20 @@ func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string,
 	if since == 0 {
 		return nil, fmt.Errorf("%w, not %q", ErrVersion, resourceVersion)
 	}
-	o := newFollowOptions(opts)
-	f := newFollower(inf.store, o.resync, o.bookmarks)
-	position, ok := inf.store.Since(since)
+	f, ok := processor.Resume(inf.store, since, newFollowOptions(opts))
 	if !ok {
-		have := Event[T]{version: f.view.ResourceVersion}.ResourceVersion()
-		f.release()
-		return nil, fmt.Errorf("%s: events since %s, having %s: %w", inf.target(), resourceVersion, have, ErrExpired)
+		have := Event[T]{version: inf.store.Latest().ResourceVersion}.ResourceVersion()
+		return nil, fmt.Errorf("%s: events since %s, having %q: %w", inf.target(), resourceVersion, have, ErrExpired)
 	}
-	f.release()
-	f.position.Store(position)
-	f.seen, f.synced = since, true
 	return func(yield func(Event[T]) bool) { inf.follow(ctx, f, yield) }, nil
 }
 
 // follow runs f in the caller's goroutine until ctx ends or the informer is
 // refused.
-func (inf *Informer[T]) follow(ctx context.Context, f *follower[T], yield func(Event[T]) bool) {
+func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yield func(Event[T]) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer f.release()
+	defer f.Release()
 	inf.mu.Lock()
 	inf.loops[&cancel] = struct{}{}
 	if inf.run != nil && ended(inf.run.done) && inf.run.err != nil {
@@ -68,5 +62,5 @@ func (inf *Informer[T]) follow(ctx context.Context, f *follower[T], yield func(E
 		delete(inf.loops, &cancel)
 		inf.mu.Unlock()
 	}()
-	f.run(ctx, false, yield)
+	f.Run(ctx, false, func(e processor.Event[T]) bool { return yield(event(e)) })
 }

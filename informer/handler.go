@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidings-io/tidings/internal/processor"
 )
 
 // Handler is told what happens, one event at a time. It runs on a goroutine of
@@ -45,27 +47,32 @@ func (h Handlers[T]) Handle(e Event[T]) {
 }
 
 // FollowOption changes what a handler or an iterator is told.
-type FollowOption func(*followOptions)
-
-type followOptions struct {
-	resync    time.Duration
-	bookmarks bool
-}
+type FollowOption func(*processor.Options)
 
 // Resync tells every object in the store again as a [Sync] event, each time
 // the period is over. The server is not asked; this is for handlers that want
 // to look at everything now and then. 0 means never.
 func Resync(period time.Duration) FollowOption {
-	return func(o *followOptions) { o.resync = period }
+	return func(o *processor.Options) { o.Resync = period }
 }
 
 // WithBookmarks also tells of [Bookmark] events.
 func WithBookmarks() FollowOption {
-	return func(o *followOptions) { o.bookmarks = true }
+	return func(o *processor.Options) { o.Bookmarks = true }
 }
 
-func newFollowOptions(opts []FollowOption) followOptions {
-	var o followOptions
+// FoldAfter bounds what waits for a slow follower. Once more than n events do,
+// they are folded to the newest of each object: of ten updates the last is
+// told, with the state before the first as Old; an object that came and went
+// meanwhile is not told of at all. Replaying what is told still gives the store,
+// and the memory is bounded by the number of objects, even if the follower is
+// stuck. Without this option everything is kept and told.
+func FoldAfter(n int) FollowOption {
+	return func(o *processor.Options) { o.Fold = max(n, 1) }
+}
+
+func newFollowOptions(opts []FollowOption) processor.Options {
+	var o processor.Options
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -90,8 +97,12 @@ type Registration struct {
 type HandlerStatus struct {
 	// Delivered counts the events the handler has been given.
 	Delivered uint64
-	// Lag is the number of events that wait for it.
+	// Lag is the number of changes of the store it has not been told of.
 	Lag uint64
+	// Backlog is the number of events that wait for it, and Folded the number
+	// of those that will never be told, see [FoldAfter]. Without folding
+	// Backlog is Lag.
+	Backlog, Folded uint64
 	// Synced says that it has been told the whole initial list.
 	Synced bool
 	// Panics counts the events at which it panicked; LastPanic is the last.
@@ -196,39 +207,34 @@ func (r *Registration) wait(ctx context.Context) error {
 // A panic in h is reported to the logger with its stack and counted; h goes on
 // with the next event.
 func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registration {
-	o := newFollowOptions(opts)
-	f := newFollower(inf.store, o.resync, o.bookmarks)
+	f := processor.Follow(inf.store, newFollowOptions(opts))
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
-	tell := func(e Event[T]) (more bool) {
+	tell := func(e processor.Event[T]) (more bool) {
 		defer func() {
 			if p := recover(); p != nil {
 				more = true
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)
-				inf.log().Warn("a handler panicked; it goes on with the next event", "event", e.Type.String(), "panic", what, "stack", string(debug.Stack()))
+				inf.log().Warn("a handler panicked; it goes on with the next event", "event", EventType(e.Type).String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
-		h.Handle(e)
+		h.Handle(event(e))
 		return true
 	}
 	r := &Registration{
-		synced:  f.hasSynced,
-		run:     func(ctx context.Context, drain bool) { f.run(ctx, drain, tell) },
+		synced:  f.HasSynced(),
+		run:     func(ctx context.Context, drain bool) { f.Run(ctx, drain, tell) },
 		forget:  inf.forget,
-		release: f.release,
+		release: f.Release,
 		status: func() HandlerStatus {
-			s := HandlerStatus{Delivered: f.delivered.Load(), Lag: f.lag(), Panics: panics.Load()}
+			s := f.Status()
+			out := HandlerStatus{Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
 			if what := last.Load(); what != nil {
-				s.LastPanic = *what
+				out.LastPanic = *what
 			}
-			select {
-			case <-f.hasSynced:
-				s.Synced = true
-			default:
-			}
-			return s
+			return out
 		},
 	}
 	inf.register(r)

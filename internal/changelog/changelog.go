@@ -29,6 +29,9 @@ const (
 	Relist
 	// Emptied holds the deletion of everything, when a store is emptied.
 	Emptied
+	// Folded is what is left of several batches for a reader that fell behind;
+	// there are none in a log. It is resumable at its end.
+	Folded
 )
 
 // Batch is a run of events that became visible together. It is immutable.

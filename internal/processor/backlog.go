@@ -1,0 +1,149 @@
+package processor
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// backlog reads the log on behalf of a follower that may be slow, or stuck, and
+// keeps what waits for it. Past a limit it keeps only what the follower still
+// has to know: the newest event of each object. Its memory is bounded by the
+// number of objects, never by the number of events.
+type backlog[T object.Object] struct {
+	limit int
+
+	mu     sync.Mutex
+	at     *position[T] // everything before it has been read
+	queue  []*batch[T]  // as read, while within the limit
+	fold   *fold[T]     // what the queue became once over it
+	n      int          // events in queue or fold
+	taken  int          // events in the batch the follower has in hand
+	folded uint64
+	wake   chan struct{}
+}
+
+func newBacklog[T object.Object](at *position[T], limit int) *backlog[T] {
+	return &backlog[T]{limit: limit, at: at, wake: make(chan struct{})}
+}
+
+func (b *backlog[T]) stats() (waiting, folded uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return uint64(b.n + b.taken), b.folded
+}
+
+func (b *backlog[T]) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue, b.fold, b.at, b.n, b.taken = nil, nil, nil, 0, 0
+}
+
+// read follows the log until ctx ends.
+func (b *backlog[T]) read(ctx context.Context) {
+	for {
+		b.mu.Lock()
+		at := b.at
+		b.mu.Unlock()
+		next, err := at.Wait(ctx)
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		if b.at == at { // or else jump has taken this batch
+			b.add(next)
+		}
+		b.mu.Unlock()
+	}
+}
+
+// add takes in a batch, under the lock.
+func (b *backlog[T]) add(next *batch[T]) {
+	b.at = next.End
+	if b.fold == nil && b.n+len(next.Events) <= b.limit {
+		b.queue = append(b.queue, next)
+		b.n += len(next.Events)
+	} else {
+		before := b.n + len(next.Events)
+		if b.fold == nil {
+			b.fold = newFold[T]()
+			for _, queued := range b.queue {
+				b.fold.add(queued)
+			}
+			b.queue = nil
+		}
+		b.fold.add(next)
+		b.n = b.fold.len()
+		b.folded += uint64(before - b.n)
+	}
+	close(b.wake)
+	b.wake = make(chan struct{})
+}
+
+// ready is closed when something is added.
+func (b *backlog[T]) ready() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n > 0 || len(b.queue) > 0 || b.fold != nil {
+		return closed
+	}
+	return b.wake
+}
+
+var closed = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// take hands over what is to be told next, nil if nothing waits.
+func (b *backlog[T]) take() *batch[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken = 0
+	if b.fold != nil {
+		return b.takeFold()
+	}
+	if len(b.queue) == 0 {
+		return nil
+	}
+	next := b.queue[0]
+	b.queue[0] = nil
+	b.queue = b.queue[1:]
+	b.n -= len(next.Events)
+	b.taken = len(next.Events)
+	return next
+}
+
+// takeFold hands over the fold as a batch, under the lock.
+func (b *backlog[T]) takeFold() *batch[T] {
+	next := b.fold.batch(b.at)
+	b.fold, b.n, b.taken = nil, 0, len(next.Events)
+	return next
+}
+
+// jump pins the newest state for a resync and reads on from its place in the
+// log. All that waits is handed over, to be told before; what lies between
+// that and the view's tail, the follower reads from the log itself.
+func (b *backlog[T]) jump(ix *indexer.Indexer[T]) (*indexer.View[T], *batch[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken = 0
+	var waiting *batch[T]
+	if b.n > 0 || len(b.queue) > 0 || b.fold != nil {
+		if b.fold == nil {
+			b.fold = newFold[T]()
+			for _, queued := range b.queue {
+				b.fold.add(queued)
+			}
+			b.folded += uint64(b.n - b.fold.len())
+			b.queue = nil
+		}
+		waiting = b.takeFold()
+	}
+	view := ix.Pin()
+	b.at = view.Tail()
+	return view, waiting
+}

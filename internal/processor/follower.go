@@ -1,0 +1,325 @@
+// Package processor tells handlers and loops what happens in a store, each at
+// its own pace. It is what client-go's sharedProcessor is for, without a
+// goroutine, a channel or a buffer per listener: all followers read one log.
+package processor
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidings-io/tidings/internal/changelog"
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+// Type says what an [Event] tells.
+type Type uint8
+
+// The first three are the changes of a store, the others what a follower adds.
+const (
+	Added    = Type(indexer.Added)
+	Updated  = Type(indexer.Updated)
+	Deleted  = Type(indexer.Deleted)
+	Sync     = Deleted + 1 // the object is still there: the resync period is over
+	Synced   = Deleted + 2 // the initial list has been told; no object
+	Bookmark = Deleted + 3 // nothing happened up to Version; no object
+)
+
+// Event is one piece of news for a follower.
+type Event[T object.Object] struct {
+	Type        Type
+	Object, Old T
+	Initial     bool   // of the initial list
+	Unseen      bool   // a deletion found out later
+	Resumable   bool   // a follower that comes back to Version misses nothing
+	Version     uint64 // of the store once the event had happened
+}
+
+// Options of a follower. The zero value is usable.
+type Options struct {
+	Resync    time.Duration // 0: never
+	Bookmarks bool
+	// Fold is the number of events that may wait before they are folded to the
+	// newest per object. 0: keep them all.
+	Fold int
+}
+
+// Follower reads a store's news at its own pace: first everything there is,
+// from a pinned snapshot, then the log from the very place where the snapshot
+// ends. Nothing falls between the two and nothing comes twice. It can be
+// interrupted at any event and goes on with the next.
+type Follower[T object.Object] struct {
+	ix   *indexer.Indexer[T]
+	opts Options
+
+	// Where it is. Only Run touches these, one run at a time.
+	view     *indexer.View[T] // pinned while it is being told
+	resyncs  bool             // view is told as Sync, not as Added
+	after    string           // key of the last object told of view
+	upcoming *indexer.View[T] // pinned, to be told as Sync once position is its tail
+	synced   bool
+	current  *batch[T] // being told
+	told     int       // events told of current
+	seen     uint64    // events of current up to this version are not news
+	next     time.Time // of the next resync
+
+	position  atomic.Pointer[position[T]] // everything before it has been told
+	backlog   *backlog[T]                 // nil if nothing is folded
+	delivered atomic.Uint64
+	hasSynced chan struct{} // closed once Synced has been told
+}
+
+type (
+	batch[T object.Object]    = changelog.Batch[indexer.Event[T]]
+	position[T object.Object] = changelog.Position[indexer.Event[T]]
+)
+
+// Follow returns a follower that begins with everything there is now. From here
+// on the log cannot run away from it.
+func Follow[T object.Object](ix *indexer.Indexer[T], opts Options) *Follower[T] {
+	view := ix.Pin()
+	f := newFollower(ix, opts, view.Tail())
+	f.view = view
+	return f
+}
+
+// Resume returns a follower that has seen everything up to version, or false if
+// the log does not reach back that far or not yet forward to it.
+func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Options) (*Follower[T], bool) {
+	at, ok := ix.Since(version)
+	if !ok {
+		return nil, false
+	}
+	f := newFollower(ix, opts, at)
+	f.seen, f.synced = version, true
+	close(f.hasSynced)
+	return f, true
+}
+
+func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T]) *Follower[T] {
+	f := &Follower[T]{ix: ix, opts: opts, hasSynced: make(chan struct{})}
+	f.position.Store(at)
+	if opts.Fold > 0 {
+		f.backlog = newBacklog(at, opts.Fold)
+	}
+	return f
+}
+
+// Status is what there is to know about a follower at one moment.
+type Status struct {
+	Delivered uint64 // events told
+	Lag       uint64 // events in the store's history that have not been told
+	Backlog   uint64 // events that wait to be told: fewer than Lag after folding
+	Folded    uint64 // events that were folded into others and will not be told
+	Synced    bool   // the initial list has been told
+}
+
+// Status may be called at any time.
+func (f *Follower[T]) Status() Status {
+	s := Status{Delivered: f.delivered.Load()}
+	select {
+	case <-f.hasSynced:
+		s.Synced = true
+	default:
+	}
+	if p := f.position.Load(); p != nil {
+		s.Lag = f.ix.Latest().Tail().Seq - p.Seq
+		s.Backlog = s.Lag
+	}
+	if f.backlog != nil {
+		s.Backlog, s.Folded = f.backlog.stats()
+	}
+	return s
+}
+
+// HasSynced is closed once the follower has been told the whole initial list.
+func (f *Follower[T]) HasSynced() <-chan struct{} { return f.hasSynced }
+
+// Release lets go of what the follower holds in the store. It must not run.
+func (f *Follower[T]) Release() {
+	for _, view := range []*indexer.View[T]{f.view, f.upcoming} {
+		if view != nil {
+			view.Release()
+		}
+	}
+	f.view, f.upcoming, f.current = nil, nil, nil
+	f.position.Store(nil)
+	if f.backlog != nil {
+		f.backlog.release()
+	}
+}
+
+// Run tells yield everything from where the follower is, waiting for news,
+// until ctx ends or yield returns false; with drain, until there is no news.
+func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) bool) {
+	tell := func(e Event[T]) bool {
+		f.delivered.Add(1)
+		return yield(e) && ctx.Err() == nil
+	}
+	if f.backlog != nil {
+		reading, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.backlog.read(reading)
+		}()
+		defer func() {
+			stop()
+			<-done
+		}()
+	}
+	if f.opts.Resync > 0 && f.next.IsZero() {
+		f.next = time.Now().Add(f.opts.Resync)
+	}
+	for ctx.Err() == nil {
+		if f.view != nil {
+			if !f.tellView(tell) {
+				return
+			}
+			continue
+		}
+		if f.current == nil {
+			f.current = f.take()
+		}
+		if f.current != nil {
+			if !f.tellBatch(tell) {
+				return
+			}
+			continue
+		}
+		if f.upcoming != nil {
+			f.view, f.upcoming, f.resyncs, f.after = f.upcoming, nil, true, ""
+			continue
+		}
+		if drain && f.Status().Lag == 0 {
+			return
+		}
+		var due <-chan time.Time
+		if f.opts.Resync > 0 {
+			left := time.Until(f.next)
+			if left <= 0 {
+				f.next = time.Now().Add(f.opts.Resync)
+				f.beginResync()
+				continue
+			}
+			due = time.After(left)
+		}
+		select {
+		case <-f.ready():
+		case <-due:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take returns the batch to tell next, nil if there is none at the moment.
+func (f *Follower[T]) take() *batch[T] {
+	at := f.position.Load()
+	if f.upcoming != nil {
+		if at == f.upcoming.Tail() {
+			return nil
+		}
+		return f.direct(at)
+	}
+	if f.opts.Resync > 0 && !time.Now().Before(f.next) {
+		return nil // a resync is due, also for followers that are always behind
+	}
+	if f.backlog != nil {
+		return f.backlog.take()
+	}
+	return at.Next()
+}
+
+// direct reads the log up to the view that is to be told as Sync. What the
+// follower waits for has been published, or is about to be linked.
+func (f *Follower[T]) direct(at *position[T]) *batch[T] {
+	b, err := at.Wait(context.Background())
+	if err != nil { // cannot be: that context does not end
+		return nil
+	}
+	return b
+}
+
+// ready is closed when take may have something.
+func (f *Follower[T]) ready() <-chan struct{} {
+	if f.backlog != nil {
+		return f.backlog.ready()
+	}
+	return f.position.Load().Ready()
+}
+
+// beginResync pins a state to tell as Sync events. First the follower reads on
+// to the place in the log that belongs to that state, so that no object goes
+// back in time.
+func (f *Follower[T]) beginResync() {
+	if f.backlog == nil {
+		f.upcoming = f.ix.Pin()
+		return
+	}
+	f.upcoming, f.current = f.backlog.jump(f.ix)
+}
+
+// tellView tells the pinned state. It returns false if it was interrupted.
+func (f *Follower[T]) tellView(tell func(Event[T]) bool) bool {
+	for key, o := range f.view.From("", f.after) {
+		e := Event[T]{Type: Added, Object: o, Initial: true, Version: f.view.ResourceVersion}
+		if f.resyncs {
+			e.Type, e.Old, e.Initial = Sync, o, false
+		}
+		f.after = key
+		if !tell(e) {
+			return false
+		}
+	}
+	initial, synced, version := !f.resyncs, f.view.Synced, f.view.ResourceVersion
+	f.view.Release()
+	f.view, f.after = nil, ""
+	return !initial || !synced || f.tellSynced(version, tell)
+}
+
+func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool {
+	if f.synced {
+		return true
+	}
+	f.synced = true
+	ok := tell(Event[T]{Type: Synced, Resumable: true, Version: version})
+	close(f.hasSynced)
+	return ok
+}
+
+// tellBatch tells the current batch, and moves on behind it. It returns false
+// if it was interrupted.
+func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
+	b := f.current
+	for f.told < len(b.Events) {
+		i := f.told
+		f.told++
+		e := &b.Events[i]
+		out := Event[T]{
+			Type: Type(e.Type), Object: e.Object, Old: e.Old,
+			Initial: e.Initial, Unseen: e.Unseen, Version: e.ResourceVersion,
+			Resumable: i+1 == len(b.Events),
+		}
+		if b.Kind == changelog.Changes {
+			if e.ResourceVersion <= f.seen && f.seen != 0 {
+				continue
+			}
+			// Two events of one version (an object that took another's name)
+			// are resumable behind the second.
+			out.Resumable = out.Resumable || b.Events[i+1].ResourceVersion != e.ResourceVersion
+		}
+		if !tell(out) {
+			return false
+		}
+	}
+	f.position.Store(b.End)
+	f.current, f.told, f.seen = nil, 0, 0
+	if b.Kind == changelog.Relist && !f.synced {
+		return f.tellSynced(b.End.ResourceVersion, tell)
+	}
+	if f.opts.Bookmarks && len(b.Events) == 0 && b.Kind == changelog.Changes {
+		return tell(Event[T]{Type: Bookmark, Resumable: true, Version: b.End.ResourceVersion})
+	}
+	return true
+}

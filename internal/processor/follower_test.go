@@ -1,0 +1,308 @@
+package processor_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/processor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type meta = metav1.PartialObjectMetadata
+
+func thing(name string, uid, version int) *meta {
+	return &meta{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(strconv.Itoa(uid)), ResourceVersion: strconv.Itoa(version)}}
+}
+
+// reader follows a store as slowly as it is told to, and keeps the state that
+// the events it has been told of amount to.
+type reader struct {
+	follower *processor.Follower[*meta]
+	resyncs  bool
+	permits  chan struct{} // one for each event it may take
+	state    map[string]*meta
+	synced   bool
+	syncs    int
+	wrong    string // the first event that did not fit
+	stop     context.CancelFunc
+	done     chan struct{}
+}
+
+func (r *reader) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop, r.done = cancel, make(chan struct{})
+	go func() {
+		defer close(r.done)
+		r.follower.Run(ctx, false, func(e processor.Event[*meta]) bool {
+			<-r.permits
+			r.told(e)
+			return true
+		})
+	}()
+}
+
+// halt interrupts the reader, which may be waiting for a permit with an event in
+// hand: that one it takes.
+func (r *reader) halt() {
+	r.stop()
+	for {
+		select {
+		case r.permits <- struct{}{}:
+		case <-r.done:
+			return
+		}
+	}
+}
+
+// told checks that an event fits the state it meets.
+func (r *reader) told(e processor.Event[*meta]) {
+	fail := func(format string, args ...any) {
+		if r.wrong == "" {
+			r.wrong = fmt.Sprintf(format, args...)
+		}
+	}
+	if e.Type == processor.Synced {
+		if r.synced {
+			fail("synced twice")
+		}
+		r.synced = true
+		return
+	}
+	key := e.Object.Name
+	have := r.state[key]
+	switch e.Type {
+	case processor.Added:
+		if have != nil || e.Old != nil {
+			fail("%s was added as %v, but was %v", key, e.Object, have)
+		}
+		r.state[key] = e.Object
+	case processor.Updated:
+		if have == nil || have != e.Old || have.UID != e.Object.UID {
+			fail("%s was updated from %v, but was %v", key, e.Old, have)
+		}
+		r.state[key] = e.Object
+	case processor.Deleted:
+		if have == nil || have != e.Old {
+			fail("%s was deleted from %v, but was %v", key, e.Old, have)
+		}
+		delete(r.state, key)
+	case processor.Sync:
+		r.syncs++
+		if have != e.Object || e.Old != e.Object {
+			fail("%s was synced as %v, but was %v", key, e.Object, have)
+		}
+	}
+}
+
+// TestModel runs random histories past followers that keep everything, that
+// fold, and that are resynced, each stuck for random stretches and now and then
+// stopped and started. Every event fits the state it meets; a follower that has
+// caught up has the store's state; what waits for one that folds is bounded by
+// the objects there are.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		// rapid ends a run by a panic, which must not leave the bubble.
+		var failure any
+		synctest.Test(t, func(*testing.T) {
+			defer func() { failure = recover() }()
+			model(rt)
+		})
+		if failure != nil {
+			panic(failure)
+		}
+	})
+}
+
+func model(t *rapid.T) {
+	const limit = 3
+	names := []string{"a", "b", "c", "d", "e"}
+	ix := indexer.New(indexer.Options[*meta]{})
+	held := map[string]*meta{}
+	version, uid := 100, 0
+	var readers []*reader
+	for _, opts := range []processor.Options{{}, {Fold: limit}, {Resync: time.Minute}, {Fold: limit, Resync: time.Minute}} {
+		r := &reader{follower: processor.Follow(ix, opts), resyncs: opts.Resync > 0, permits: make(chan struct{}), state: map[string]*meta{}}
+		r.start()
+		readers = append(readers, r)
+	}
+	defer func() {
+		for _, r := range readers {
+			r.halt()
+			r.follower.Release()
+		}
+		if n := ix.Stats().Pinned; n > 1 {
+			t.Errorf("%d views are still pinned", n)
+		}
+	}()
+	relist := func() {
+		version++
+		for _, name := range names {
+			switch rapid.IntRange(0, 3).Draw(t, "unseen "+name) {
+			case 0:
+				delete(held, name)
+			case 1:
+				uid++
+				version++
+				held[name] = thing(name, uid, version)
+			}
+		}
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: slices.Collect(maps.Values(held)), ResourceVersion: strconv.Itoa(version)}})
+	}
+	relist()
+	pick := func() *reader { return readers[rapid.IntRange(0, len(readers)-1).Draw(t, "reader")] }
+	t.Repeat(map[string]func(*rapid.T){
+		"change": func(t *rapid.T) {
+			var deltas []delta.Delta[*meta]
+			for range rapid.IntRange(1, 8).Draw(t, "changes") {
+				name := rapid.SampledFrom(names).Draw(t, "name")
+				version++
+				have := held[name]
+				switch {
+				case have == nil:
+					uid++
+					held[name] = thing(name, uid, version)
+					deltas = append(deltas, delta.Delta[*meta]{Type: delta.Added, Object: held[name]})
+				case rapid.Bool().Draw(t, "delete"):
+					id, _ := strconv.Atoi(string(have.UID))
+					delete(held, name)
+					deltas = append(deltas, delta.Delta[*meta]{Type: delta.Deleted, Object: thing(name, id, version)})
+				default:
+					id, _ := strconv.Atoi(string(have.UID))
+					held[name] = thing(name, id, version)
+					deltas = append(deltas, delta.Delta[*meta]{Type: delta.Updated, Object: held[name]})
+				}
+			}
+			ix.Apply(deltas)
+		},
+		"relist": func(t *rapid.T) { relist() },
+		"empty": func(t *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(t, "rarely") == 0 {
+				ix.Empty()
+				clear(held)
+				relist()
+			}
+		},
+		"take": func(t *rapid.T) {
+			r := pick()
+			for range rapid.IntRange(1, 5).Draw(t, "events") {
+				select {
+				case r.permits <- struct{}{}:
+				default: // it waits for news
+				}
+				synctest.Wait()
+			}
+		},
+		"restart": func(t *rapid.T) {
+			r := pick()
+			r.halt()
+			r.start()
+		},
+		"time": func(t *rapid.T) { time.Sleep(40 * time.Second) },
+		"catch up": func(t *rapid.T) {
+			for i, r := range readers {
+				before := r.syncs
+				for waiting := true; waiting; {
+					synctest.Wait()
+					select {
+					case r.permits <- struct{}{}:
+					default:
+						waiting = false
+					}
+				}
+				if got := r.state; !maps.EqualFunc(got, held, func(a, b *meta) bool { return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion }) || len(got) != len(held) {
+					t.Fatalf("follower %d has %v, the store %v", i, keysOf(got), keysOf(held))
+				}
+				if s := r.follower.Status(); s.Lag != 0 || s.Backlog != 0 || !s.Synced || !r.synced {
+					t.Fatalf("follower %d has caught up and says %+v", i, s)
+				}
+				if !r.resyncs && r.syncs > before {
+					t.Fatalf("follower %d was synced unasked", i)
+				}
+			}
+		},
+		"": func(t *rapid.T) {
+			synctest.Wait()
+			for i, r := range readers {
+				if r.wrong != "" {
+					t.Fatalf("follower %d: %s", i, r.wrong)
+				}
+				// What is in hand, what waits, and the deletion of each name.
+				if s := r.follower.Status(); i%2 == 1 && s.Backlog > uint64(4*len(names)+2*limit) {
+					t.Fatalf("follower %d folds and still has %d events waiting for %d objects", i, s.Backlog, len(held))
+				}
+			}
+		},
+	})
+}
+
+func keysOf(m map[string]*meta) (out []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"@"+m[k].ResourceVersion)
+	}
+	return out
+}
+
+// TestFoldKeepsWhatCounts: of many updates the last is told with the state
+// before the first; what came and went is not told of; a name that changed hands
+// is told of twice.
+func TestFoldKeepsWhatCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ix := indexer.New(indexer.Options[*meta]{})
+		first := thing("a", 1, 1)
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{first, thing("b", 2, 2)}, ResourceVersion: "2"}})
+		f := processor.Follow(ix, processor.Options{Fold: 2})
+		gate := make(chan struct{})
+		var told []processor.Event[*meta]
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.Run(ctx, false, func(e processor.Event[*meta]) bool {
+				told = append(told, e)
+				if e.Type == processor.Synced {
+					<-gate
+				}
+				return true
+			})
+		}()
+		synctest.Wait()
+		told = nil
+		for v := 10; v < 1000; v++ {
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("a", 1, v)}})
+		}
+		ix.Apply([]delta.Delta[*meta]{
+			{Type: delta.Added, Object: thing("short", 3, 1001)}, {Type: delta.Deleted, Object: thing("short", 3, 1002)},
+			{Type: delta.Deleted, Object: thing("b", 2, 1003)}, {Type: delta.Added, Object: thing("b", 4, 1004)},
+		})
+		synctest.Wait()
+		if s := f.Status(); s.Lag != 994 || s.Backlog != 3 || s.Folded != 991 {
+			t.Errorf("the status is %+v", s)
+		}
+		close(gate)
+		synctest.Wait()
+		cancel()
+		<-done
+		f.Release()
+		if len(told) != 3 || told[0].Type != processor.Updated || told[0].Old != first || told[0].Object.ResourceVersion != "999" ||
+			told[1].Type != processor.Deleted || told[1].Object.Name != "b" || told[2].Type != processor.Added || told[2].Object.UID != "4" {
+			t.Errorf("told %+v", told)
+		}
+		if told[0].Resumable || !told[2].Resumable {
+			t.Error("a folded backlog can be resumed from at its end, and only there")
+		}
+	})
+}
