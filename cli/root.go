@@ -124,7 +124,9 @@ func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, cl
 	ended := make(chan struct{})
 	go func() {
 		defer func() { ended <- struct{}{} }()
-		d.Run(ctx)
+		if d, ok := any(d).(interface{ Run(context.Context) }); ok {
+			d.Run(ctx)
+		}
 	}()
 	return []*cluster.Cluster{c}, func() {
 		stop(errors.New("the command is done"))
