@@ -5,6 +5,7 @@
 package codec
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 
@@ -145,7 +146,8 @@ func (c metadata) Accept(list bool) string {
 	if list {
 		as = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	}
-	return acceptProtobuf + as + "," + acceptJSON + as
+	// A server that cannot give metadata alone gives whole objects.
+	return acceptProtobuf + as + "," + acceptJSON + as + "," + acceptJSON
 }
 
 func (c metadata) Decode(format Format, raw []byte) (*metav1.PartialObjectMetadata, error) {
@@ -166,6 +168,13 @@ func decode(format Format, raw []byte, into any) error {
 		}
 		return m.Unmarshal(raw)
 	default:
-		return json.UnmarshalCaseSensitivePreserveInts(raw, into)
+		if err := json.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+			return err
+		}
+		// Go reads null into anything and leaves it as it was.
+		if bytes.TrimSpace(raw)[0] != '{' {
+			return fmt.Errorf("not a JSON object: %.20q", raw)
+		}
+		return nil
 	}
 }

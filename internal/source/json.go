@@ -15,43 +15,102 @@ import (
 
 var schemaless schema.GroupResource
 
+// jsonReader reads one JSON value after the other off a stream, none of which
+// may take more than maxMessage.
+type jsonReader struct {
+	*json.Decoder
+	left *allowance
+}
+
+func newJSONReader(r io.Reader) jsonReader {
+	left := &allowance{r: r, left: maxMessage}
+	return jsonReader{json.NewDecoder(left), left}
+}
+
+// value reads the next value.
+func (in jsonReader) value(into any) error {
+	in.left.left = maxMessage
+	return truncated(in.Decode(into))
+}
+
+// token reads the next bracket, name or simple value.
+func (in jsonReader) token() (json.Token, error) {
+	in.left.left = maxMessage
+	token, err := in.Token()
+	return token, truncated(err)
+}
+
+// allowance is a reader that ends with an error where an object gets too big.
+type allowance struct {
+	r    io.Reader
+	left int
+}
+
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
+	}
+	n, err := a.r.Read(p[:min(len(p), a.left)])
+	a.left -= n
+	return n, err
+}
+
 // readJSONList walks a list as it arrives and calls visit with the bytes of
-// each item, which are valid during the call.
+// each item, which are valid during the call. What does not have items is no
+// list, not an empty one: taken for one, a stray answer of some proxy would
+// empty the store.
 func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
-	dec := json.NewDecoder(r)
-	if err := expect(dec, '{'); err != nil {
+	in := newJSONReader(r)
+	if err := in.expect('{'); err != nil {
 		return meta, err
 	}
 	var raw json.RawMessage
-	for dec.More() {
-		name, err := dec.Token()
+	items := false
+	for in.More() {
+		name, err := in.token()
 		if err != nil {
-			return meta, truncated(err)
+			return meta, err
 		}
-		switch name {
-		case "metadata":
-			if err := dec.Decode(&meta); err != nil {
-				return meta, fmt.Errorf("metadata of the list: %w", truncated(err))
+		switch {
+		case name == "metadata":
+			if err := in.value(&meta); err != nil {
+				return meta, fmt.Errorf("metadata of the list: %w", err)
 			}
-		case "items":
-			if err := readItems(dec, &raw, visit); err != nil {
+		case name == "items" && items:
+			return meta, errors.New("the list has its items twice")
+		case name == "items":
+			items = true
+			if err := in.items(&raw, visit); err != nil {
 				return meta, err
 			}
 		default:
-			if err := dec.Decode(&raw); err != nil {
-				return meta, truncated(err)
+			if err := in.value(&raw); err != nil {
+				return meta, err
 			}
 		}
 	}
-	return meta, expect(dec, '}')
+	if err := in.expect('}'); err != nil {
+		return meta, err
+	}
+	if !items {
+		return meta, errors.New("a list was expected, but the answer has no items")
+	}
+	// Reading on to the end verifies a compressed body's checksum and leaves
+	// the connection fit for the next request.
+	if rest, err := in.Token(); err == nil {
+		return meta, fmt.Errorf("the list is followed by %v", rest)
+	} else if !errors.Is(err, io.EOF) {
+		return meta, err
+	}
+	return meta, nil
 }
 
-// readItems walks the array of items; null stands for an empty one.
-func readItems(dec *json.Decoder, raw *json.RawMessage, visit func([]byte) error) error {
-	open, err := dec.Token()
+// items walks the array of items; null stands for an empty one.
+func (in jsonReader) items(raw *json.RawMessage, visit func([]byte) error) error {
+	open, err := in.token()
 	if err != nil {
-		return truncated(err)
+		return err
 	}
 	if open == nil {
 		return nil
@@ -59,21 +118,21 @@ func readItems(dec *json.Decoder, raw *json.RawMessage, visit func([]byte) error
 	if open != json.Delim('[') {
 		return fmt.Errorf("items of the list: an array was expected, not %v", open)
 	}
-	for dec.More() {
-		if err := dec.Decode(raw); err != nil {
-			return truncated(err)
+	for in.More() {
+		if err := in.value(raw); err != nil {
+			return err
 		}
 		if err := visit(*raw); err != nil {
 			return err
 		}
 	}
-	return expect(dec, ']')
+	return in.expect(']')
 }
 
-func expect(dec *json.Decoder, want json.Delim) error {
-	got, err := dec.Token()
+func (in jsonReader) expect(want json.Delim) error {
+	got, err := in.token()
 	if err != nil {
-		return truncated(err)
+		return err
 	}
 	if got != want {
 		return fmt.Errorf("a list was expected, with %v where %v is", want, got)
@@ -84,17 +143,17 @@ func expect(dec *json.Decoder, want json.Delim) error {
 // readJSONWatch calls visit with the type and object of each event until the
 // stream ends.
 func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error) error {
-	dec := json.NewDecoder(r)
+	in := newJSONReader(r)
 	for {
 		var frame struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`
 		}
-		if err := dec.Decode(&frame); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return truncated(err)
+		in.left.left = maxMessage
+		if err := in.Decode(&frame); errors.Is(err, io.EOF) {
+			return nil // the end of the stream between two events, not within one
+		} else if err != nil {
+			return err
 		}
 		if err := visit(frame.Type, frame.Object); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,9 @@ var magic = []byte{'k', '8', 's', 0}
 // maxMessage bounds what one object, or one frame, may take. etcd's own limit
 // for a request is 1.5 MB unless raised.
 const maxMessage = 128 << 20
+
+// roomy is what a buffer may keep for the next object.
+const roomy = 256 << 10
 
 // Field numbers of the messages that are read by hand.
 const (
@@ -58,55 +62,65 @@ func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMet
 	// fields; the envelope's other fields are passed over.
 	seen := false
 	for {
-		number, size, err := in.field()
+		f, err := in.field()
 		if errors.Is(err, io.EOF) && seen {
 			return meta, nil
 		}
 		if err != nil {
 			return meta, fmt.Errorf("protobuf envelope: %w", truncated(err))
 		}
-		if number != unknownRaw {
-			if err := in.skip(size); err != nil {
-				return meta, truncated(err)
-			}
-			continue
+		switch {
+		case f.number != unknownRaw:
+			err = in.pass(f)
+		case f.kind != protowire.BytesType || seen:
+			err = errors.New("one message was expected in it")
+		default:
+			seen = true
+			meta, err = in.list(f.size, visit)
 		}
-		seen = true
-		if meta, err = in.list(size, visit); err != nil {
-			return meta, err
+		if err != nil {
+			return meta, fmt.Errorf("protobuf envelope: %w", err)
 		}
 	}
 }
 
-// list reads the fields of a list message of the given size.
+// list reads the fields of a list message of the given size. One without
+// metadata is no list: those of the Kubernetes API always have some.
 func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
-	for end := in.offset + size; in.offset < end; {
-		number, size, err := in.field()
+	if size > math.MaxInt64 {
+		return meta, fmt.Errorf("it cannot have %d bytes", size)
+	}
+	end, seen := in.offset+size, false
+	for in.offset < end {
+		f, err := in.field()
+		switch {
+		case err != nil:
+			err = truncated(err)
+		case f.size > end-min(in.offset, end):
+			err = errBeyond
+		case f.number == listItems:
+			err = in.message(f, visit)
+		case f.number == listMetadata:
+			seen = true
+			err = in.message(f, meta.Unmarshal)
+		default:
+			err = in.pass(f)
+		}
 		if err != nil {
-			return meta, fmt.Errorf("protobuf list: %w", truncated(err))
+			return meta, fmt.Errorf("protobuf list: %w", err)
 		}
-		if number != listMetadata && number != listItems {
-			if err := in.skip(size); err != nil {
-				return meta, truncated(err)
-			}
-			continue
-		}
-		raw, err := in.bytes(size)
-		if err != nil {
-			return meta, err
-		}
-		if number == listItems {
-			err = visit(raw)
-		} else if err = meta.Unmarshal(raw); err != nil {
-			err = fmt.Errorf("metadata of the list: %w", err)
-		}
-		if err != nil {
-			return meta, err
-		}
+	}
+	switch {
+	case in.offset > end:
+		return meta, fmt.Errorf("protobuf list: %w", errBeyond)
+	case !seen:
+		return meta, errors.New("a list was expected, but the answer has no metadata of one")
 	}
 	return meta, nil
 }
+
+var errBeyond = errors.New("a field reaches beyond its end")
 
 // readProtobufWatch calls visit with the type and object of each event until
 // the stream ends. A frame is four bytes of length, big endian, and that many
@@ -146,35 +160,57 @@ type messageReader struct {
 	buf    bytes.Buffer
 }
 
-// field reads the head of a field. Only length-delimited ones are of use here;
-// others are passed over.
-func (in *messageReader) field() (protowire.Number, uint64, error) {
-	for {
-		tag, err := in.varint()
-		if err != nil {
-			return 0, 0, err
-		}
-		number, kind := protowire.DecodeTag(tag)
-		if number < protowire.MinValidNumber {
-			return 0, 0, fmt.Errorf("invalid field number %d", number)
-		}
-		switch kind {
-		case protowire.BytesType:
-			size, err := in.varint()
-			return number, size, truncated(err)
-		case protowire.VarintType:
-			_, err = in.varint()
-		case protowire.Fixed32Type:
-			err = in.skip(4)
-		case protowire.Fixed64Type:
-			err = in.skip(8)
-		default:
-			err = fmt.Errorf("wire type %d is not used by Kubernetes", kind)
-		}
-		if err != nil {
-			return 0, 0, truncated(err)
-		}
+// field is the head of a field.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	size   uint64 // of what is length-delimited
+}
+
+// field reads the head of a field.
+func (in *messageReader) field() (field, error) {
+	tag, err := in.varint()
+	if err != nil {
+		return field{}, err
 	}
+	var f field
+	f.number, f.kind = protowire.DecodeTag(tag)
+	if f.number < protowire.MinValidNumber {
+		return f, fmt.Errorf("invalid field number %d", f.number)
+	}
+	if f.kind == protowire.BytesType {
+		f.size, err = in.varint()
+	}
+	return f, truncated(err)
+}
+
+// message calls read with the value of a field, which must be a message.
+func (in *messageReader) message(f field, read func([]byte) error) error {
+	if f.kind != protowire.BytesType {
+		return fmt.Errorf("field %d is of wire type %d", f.number, f.kind)
+	}
+	raw, err := in.bytes(f.size)
+	if err != nil {
+		return err
+	}
+	return read(raw)
+}
+
+// pass reads over the value of a field.
+func (in *messageReader) pass(f field) (err error) {
+	switch f.kind {
+	case protowire.BytesType:
+		err = in.skip(f.size)
+	case protowire.VarintType:
+		_, err = in.varint()
+	case protowire.Fixed32Type:
+		err = in.skip(4)
+	case protowire.Fixed64Type:
+		err = in.skip(8)
+	default:
+		err = fmt.Errorf("wire type %d is not used by Kubernetes", f.kind)
+	}
+	return truncated(err)
 }
 
 func (in *messageReader) varint() (uint64, error) {
@@ -203,6 +239,9 @@ func (in *messageReader) bytes(size uint64) ([]byte, error) {
 		return nil, fmt.Errorf("a message of %d bytes is over the limit of %d", size, maxMessage)
 	}
 	in.buf.Reset()
+	if in.buf.Cap() > roomy && size < roomy {
+		in.buf = bytes.Buffer{} // one big object must not cost as much for as long as a watch lasts
+	}
 	n, err := io.CopyN(&in.buf, in.r, int64(size))
 	in.offset += uint64(n)
 	return in.buf.Bytes(), truncated(err)
