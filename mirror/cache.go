@@ -1,0 +1,191 @@
+package mirror
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/codec"
+)
+
+// cache answers from the informers' memory.
+type cache struct{ mirror *Mirror }
+
+// ready returns the informer of the query's resource once it has its first
+// list.
+func (c cache) ready(ctx context.Context, q Query) (*keeper, error) {
+	k, err := q.member.keep(q.Resource)
+	if err != nil {
+		return nil, err
+	}
+	return k, k.wait(ctx)
+}
+
+// pin returns the newest state, to be released.
+func (c cache) pin(ctx context.Context, q Query) (*keeper, *informer.View[*codec.Raw], error) {
+	k, err := c.ready(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	view := k.informer.View()
+	if !view.Synced() { // emptied meanwhile
+		view.Release()
+		return nil, nil, context.Cause(k.ctx)
+	}
+	return k, view, nil
+}
+
+// Get implements [Data].
+func (c cache) Get(ctx context.Context, q Query) (*Object, string, error) {
+	_, view, err := c.pin(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	defer view.Release()
+	o, ok := view.Get(q.Namespace, q.Name)
+	if !ok {
+		return nil, "", missing(q)
+	}
+	return o, view.ResourceVersion(), nil
+}
+
+// List implements [Data].
+func (c cache) List(ctx context.Context, q Query, each func(*Object) error) (ListMeta, error) {
+	if q.Continue != "" {
+		return c.next(ctx, q, each)
+	}
+	k, view, err := c.pin(ctx, q)
+	if err != nil {
+		return ListMeta{}, err
+	}
+	meta := ListMeta{ResourceVersion: view.ResourceVersion()}
+	// The objects are collected before they are told, so that a slow caller
+	// does not make the store keep what is superseded meanwhile.
+	found := q.collect(view, "", q.Limit)
+	if q.Limit == 0 || int64(len(found)) <= q.Limit {
+		view.Release()
+		return meta, tell(found, each)
+	}
+	at := position{total: -1}
+	if !q.selective() {
+		at.total = int64(q.count(view))
+	}
+	at.snapshot = c.mirror.snapshots.hold(k, view)
+	found = c.cut(q, at, found, &meta)
+	return meta, tell(found, each)
+}
+
+// next lists the page that a continue token means.
+func (c cache) next(ctx context.Context, q Query, each func(*Object) error) (ListMeta, error) {
+	if ctx.Err() != nil {
+		return ListMeta{}, context.Cause(ctx)
+	}
+	at, err := c.mirror.tokens.open(q)
+	if err != nil {
+		return ListMeta{}, err
+	}
+	snapshot := c.mirror.snapshots.find(at.snapshot)
+	if snapshot == nil || snapshot.keeper.member != q.member {
+		return ListMeta{}, errStale
+	}
+	defer c.mirror.snapshots.done(snapshot)
+	meta := ListMeta{ResourceVersion: snapshot.view.ResourceVersion()}
+	found := q.collect(snapshot.view, at.after, q.Limit)
+	if q.Limit > 0 && int64(len(found)) > q.Limit {
+		found = c.cut(q, at, found, &meta)
+	}
+	return meta, tell(found, each)
+}
+
+// cut makes a page of what was found from a position on, which is one object
+// more than a page holds, and writes into meta where the next one begins.
+func (c cache) cut(q Query, at position, found []*Object, meta *ListMeta) []*Object {
+	found = found[:q.Limit]
+	at.after = informer.Key(found[len(found)-1])
+	at.served += q.Limit
+	meta.Remaining = -1
+	if at.total >= 0 {
+		meta.Remaining = at.total - at.served
+	}
+	meta.Continue = c.mirror.tokens.seal(q, at)
+	return found
+}
+
+func tell(found []*Object, each func(*Object) error) error {
+	for _, o := range found {
+		if err := each(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect returns what matches behind a key: everything, or with a limit one
+// more than that, to tell whether another page follows.
+func (q *Query) collect(view *informer.View[*codec.Raw], after string, limit int64) []*Object {
+	scope, possible := q.scope()
+	if !possible {
+		return nil
+	}
+	scope.After = after
+	var found []*Object
+	for o := range view.All(scope) {
+		if !q.matchFields(o) {
+			continue
+		}
+		if found = append(found, o); limit > 0 && int64(len(found)) > limit {
+			break
+		}
+	}
+	return found
+}
+
+// count is the number of objects in the query's namespace.
+func (q *Query) count(view *informer.View[*codec.Raw]) int {
+	if q.Namespace == "" {
+		return view.Len()
+	}
+	n := 0
+	for range view.All(informer.Query{Namespace: q.Namespace}) {
+		n++
+	}
+	return n
+}
+
+// selective says that the query selects by more than the namespace.
+func (q *Query) selective() bool {
+	return q.Labels != nil && !q.Labels.Empty() || q.Fields != nil && !q.Fields.Empty()
+}
+
+// scope is what the informer can select by itself. A field selector that asks
+// for one namespace is as good as a namespace. possible says that anything can
+// match at all.
+func (q *Query) scope() (scope informer.Query, possible bool) {
+	scope = informer.Query{Namespace: q.Namespace, Labels: q.Labels}
+	if q.Fields == nil {
+		return scope, true
+	}
+	if ns, ok := q.Fields.RequiresExactMatch("metadata.namespace"); ok && ns != "" {
+		if scope.Namespace != "" && scope.Namespace != ns {
+			return scope, false
+		}
+		scope.Namespace = ns
+	}
+	return scope, true
+}
+
+// matches says whether an object is among those asked for.
+func (q *Query) matches(o *Object) bool {
+	if q.Namespace != "" && o.Namespace != q.Namespace {
+		return false
+	}
+	if q.Labels != nil && !q.Labels.Matches(labels.Set(o.Labels)) {
+		return false
+	}
+	return q.matchFields(o)
+}
+
+func (q *Query) matchFields(o *Object) bool {
+	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(object{q.Resource.GVK().GroupKind(), o})
+}

@@ -1,0 +1,174 @@
+package mirror
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidings-io/tidings/internal/codec"
+)
+
+// Object is what a mirror keeps and hands out: the JSON of one object as the
+// API server sent it, and what is asked of it most. It is shared and must not
+// be modified.
+type Object = codec.Raw
+
+// Everything, among [Options.Resources], stands for every resource that can be
+// listed and watched, each mirrored from its first use on.
+const Everything = "*"
+
+// Options of a [Mirror]. The zero value mirrors everything on first use.
+type Options struct {
+	// Resources are mirrored from the start, in every cluster, named in any
+	// form kubectl takes; nothing else is, unless [Everything] is among them.
+	// Empty means [Everything]. Secrets are mirrored only if named.
+	Resources []string
+	// Default is the cluster meant by queries that name none. While there is
+	// a single cluster it is that one.
+	Default string
+	// Retain is the number of changes of each resource kept for watches that
+	// resume; they keep the objects they tell of in memory. 0 means 2,000.
+	Retain int
+	// Wait is how long a query waits for the first list of a resource. 0 means
+	// 20 seconds.
+	Wait time.Duration
+	// PageTTL is how long the state behind a continue token is held after its
+	// last use, and MaxPages how many such states are held at most; the one
+	// that was used longest ago gives way. 0 means 5 minutes, and 100.
+	PageTTL  time.Duration
+	MaxPages int
+	// Logger gets what goes on with clusters and informers. nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Mirror is many informers of many clusters. All methods may be called from
+// any number of goroutines.
+type Mirror struct {
+	opts       Options
+	names      []string // of Options.Resources, without Everything
+	everything bool
+	log        *slog.Logger
+	snapshots  *snapshots
+	tokens     tokens
+
+	setting sync.Mutex        // one Set at a time
+	leaving []<-chan struct{} // of members that are being emptied; under setting
+
+	mu      sync.Mutex
+	members map[string]*member
+	set     bool // there has been a set of clusters
+	closed  bool
+}
+
+// New makes a mirror without clusters; see [Mirror.Set]. It starts nothing.
+// [Mirror.Close] must be called in the end.
+func New(opts Options) (*Mirror, error) {
+	if opts.Retain <= 0 {
+		opts.Retain = 2_000
+	}
+	if opts.Wait <= 0 {
+		opts.Wait = 20 * time.Second
+	}
+	if opts.PageTTL <= 0 {
+		opts.PageTTL = 5 * time.Minute
+	}
+	if opts.MaxPages <= 0 {
+		opts.MaxPages = 100
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	m := &Mirror{
+		opts: opts, log: opts.Logger, everything: len(opts.Resources) == 0,
+		members:   map[string]*member{},
+		snapshots: newSnapshots(opts.PageTTL, opts.MaxPages),
+	}
+	for _, name := range opts.Resources {
+		switch name = strings.TrimSpace(name); {
+		case name == "":
+			return nil, fmt.Errorf("resources to mirror: an empty name is among them")
+		case name == Everything:
+			m.everything = true
+		case !slices.Contains(m.names, name):
+			m.names = append(m.names, name)
+		}
+	}
+	_, _ = rand.Read(m.tokens.key[:]) // never fails, see crypto/rand
+	return m, nil
+}
+
+// Clusters lists the names of the clusters, sorted.
+func (m *Mirror) Clusters() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.members))
+}
+
+// DefaultCluster is the cluster meant where none is named, "" if that is open.
+func (m *Mirror) DefaultCluster() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.defaultCluster()
+}
+
+func (m *Mirror) defaultCluster() string {
+	if _, ok := m.members[m.opts.Default]; ok {
+		return m.opts.Default
+	}
+	if len(m.members) == 1 && m.opts.Default == "" {
+		for name := range m.members {
+			return name
+		}
+	}
+	return ""
+}
+
+// member finds a cluster by name; "" means the default.
+func (m *Mirror) member(name string) (*member, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	exist := slices.Sorted(maps.Keys(m.members))
+	switch {
+	case m.closed:
+		return nil, errClosed
+	case len(exist) == 0:
+		return nil, &Error{Reason: Unreachable, Message: "the mirror has no clusters at the moment", Retry: time.Second}
+	case name == "":
+		if name = m.defaultCluster(); name == "" {
+			why := "there are several clusters"
+			if m.opts.Default != "" {
+				why = fmt.Sprintf("the default cluster %q is not there", m.opts.Default)
+			}
+			return nil, &Error{Reason: ClusterNeeded, Exists: exist, Message: fmt.Sprintf("%s; say which is meant: %s", why, strings.Join(exist, ", "))}
+		}
+	}
+	found, ok := m.members[name]
+	if !ok {
+		return nil, &Error{Reason: UnknownCluster, Exists: exist, Message: fmt.Sprintf("there is no cluster %q; there are: %s", name, strings.Join(exist, ", "))}
+	}
+	return found, nil
+}
+
+// Close stops and empties every informer, ends every watch, and waits until
+// nothing of the mirror runs any more. The error is ctx's, if that takes too
+// long; it then goes on by itself. A closed mirror answers nothing.
+func (m *Mirror) Close(ctx context.Context) error {
+	m.setting.Lock()
+	defer m.setting.Unlock()
+	m.mu.Lock()
+	gone := slices.Collect(maps.Values(m.members))
+	clear(m.members)
+	m.closed = true
+	m.mu.Unlock()
+	for _, old := range gone {
+		m.leave(old, errClosed)
+	}
+	return m.left(ctx)
+}

@@ -1,0 +1,112 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/informer"
+)
+
+// Status is what there is to know about a mirror at one moment.
+type Status struct {
+	// Ready says that every resource asked for by name is mirrored in every
+	// cluster, and that there is a set of clusters at all.
+	Ready    bool
+	Clusters []ClusterStatus // sorted by name
+}
+
+// ClusterStatus is the state of one cluster.
+type ClusterStatus struct {
+	Name      string
+	Default   bool
+	Resources []ResourceStatus // sorted by name
+}
+
+// ResourceStatus is the state of one resource of one cluster.
+type ResourceStatus struct {
+	// Name is the resource's full name with its version, or what was asked for
+	// if the cluster does not know that, or is not known yet to do so.
+	Name string
+	// Required says that the resource was asked for by name.
+	Required bool
+	// Err is why the resource is not mirrored, nil while it is or is about to.
+	Err error
+	// Status is the informer's; zero if there is none.
+	informer.Status
+}
+
+// Status may be called at any time.
+func (m *Mirror) Status() Status {
+	m.mu.Lock()
+	s := Status{Ready: m.set && !m.closed}
+	fallback := m.defaultCluster()
+	members := slices.SortedFunc(maps.Values(m.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })
+	m.mu.Unlock()
+	for _, member := range members {
+		c := ClusterStatus{Name: member.name, Default: member.name == fallback, Resources: member.status()}
+		for _, r := range c.Resources {
+			if r.Required && !r.Synced {
+				s.Ready = false
+			}
+		}
+		s.Clusters = append(s.Clusters, c)
+	}
+	return s
+}
+
+func (m *member) status() []ResourceStatus {
+	m.mu.Lock()
+	keepers := maps.Clone(m.keepers)
+	m.mu.Unlock()
+	var out []ResourceStatus
+	place := map[string]int{}
+	for _, k := range keepers {
+		r := ResourceStatus{Name: k.resource.Versioned(), Status: k.status()}
+		r.Cluster, r.Resource = m.name, k.resource.GVR()
+		select {
+		case <-k.done:
+			r.Err = k.err
+		default:
+		}
+		place[r.Name] = len(out)
+		out = append(out, r)
+	}
+	for _, n := range m.named {
+		found, err := n.state()
+		name := n.name
+		if found != nil {
+			name = found.Versioned()
+		}
+		i, ok := place[name]
+		if !ok {
+			i, place[name] = len(out), len(out)
+			out = append(out, ResourceStatus{Name: name, Status: informer.Status{Cluster: m.name, Phase: informer.Stopped, Expected: -1}})
+		}
+		out[i].Required = true
+		if err != nil && !out[i].Synced {
+			out[i].Err = err
+		}
+	}
+	slices.SortFunc(out, func(a, b ResourceStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Resources lists what a cluster serves that can be mirrored and may be shown;
+// "" means the default cluster. A list and an error together mean that the list
+// may lack something.
+func (m *Mirror) Resources(ctx context.Context, clusterName string) ([]cluster.Resource, error) {
+	member, err := m.member(clusterName)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Wait, errWaited)
+	defer cancel()
+	ctx, stop := either(ctx, member.ctx)
+	defer stop()
+	all, err := member.cluster.Resources(ctx)
+	all = slices.DeleteFunc(all, func(r cluster.Resource) bool { return member.permit(ctx, r) != nil })
+	return all, upstream("", err)
+}
