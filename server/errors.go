@@ -1,0 +1,100 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// problem is the body of an answer that is not what was asked for.
+type problem struct {
+	Error    string    `json:"error"`
+	Reason   string    `json:"reason"`
+	Exists   []string  `json:"exists,omitempty"`
+	Progress *progress `json:"progress,omitempty"`
+}
+
+// progress says how far a first list has come.
+type progress struct {
+	Phase     informer.Phase `json:"phase"`
+	Received  int64          `json:"received"`
+	Expected  *int64         `json:"expected,omitempty"`
+	LastError string         `json:"lastError,omitempty"`
+}
+
+func progressOf(s *informer.Status) *progress {
+	p := &progress{Phase: s.Phase, Received: s.Received}
+	if s.Expected >= 0 {
+		p.Expected = &s.Expected
+	}
+	if s.LastError != nil {
+		p.LastError = s.LastError.Error()
+	}
+	return p
+}
+
+// bad is a fault of the request.
+func bad(exists []string, format string, args ...any) error {
+	return &mirror.Error{Reason: mirror.Invalid, Exists: exists, Message: fmt.Sprintf(format, args...)}
+}
+
+// codes are the statuses of the mirror's reasons.
+var codes = map[mirror.Reason]int{
+	mirror.UnknownCluster:  http.StatusNotFound,
+	mirror.ClusterNeeded:   http.StatusBadRequest,
+	mirror.UnknownResource: http.StatusNotFound,
+	mirror.NotMirrored:     http.StatusNotFound,
+	mirror.Withheld:        http.StatusForbidden,
+	mirror.NotOffered:      http.StatusBadRequest,
+	mirror.NotFound:        http.StatusNotFound,
+	mirror.Invalid:         http.StatusBadRequest,
+	mirror.Expired:         http.StatusGone,
+	mirror.Forbidden:       http.StatusForbidden,
+	mirror.Unauthorized:    http.StatusBadGateway, // the mirror's credentials, not the caller's
+	mirror.Unreachable:     http.StatusServiceUnavailable,
+	mirror.NotSynced:       http.StatusServiceUnavailable,
+	mirror.Ended:           http.StatusServiceUnavailable,
+}
+
+// explain makes a status and a body of an error.
+func explain(err error) (int, *problem, time.Duration) {
+	var e *mirror.Error
+	if !errors.As(err, &e) {
+		return http.StatusInternalServerError, &problem{Reason: "Internal", Error: err.Error()}, 0
+	}
+	p := &problem{Reason: string(e.Reason), Error: e.Message, Exists: e.Exists}
+	if e.Progress != nil {
+		p.Progress = progressOf(e.Progress)
+	}
+	return codes[e.Reason], p, e.Retry
+}
+
+// failWith answers with an error. Nothing may have been written yet.
+func failWith(w http.ResponseWriter, err error) {
+	code, p, retry := explain(err)
+	if retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retry.Seconds()))))
+	}
+	fail(w, code, p)
+}
+
+func fail(w http.ResponseWriter, code int, p *problem) { writeJSON(w, code, p) }
+
+// writeJSON answers with what v is as JSON.
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Errorf("encode an answer: %w", err)) // only types of this package
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}

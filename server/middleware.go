@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// observe is what every request goes through: it bounds what the client may
+// take and reports what came of it.
+func (s *Server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		defer s.requests.Done()
+		begun := time.Now()
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout}
+		rt, unknown := parsePath(r.URL.EscapedPath())
+		r.Body = http.MaxBytesReader(out, r.Body, 0) // nothing here takes a body
+		broken := true
+		defer func() {
+			if broken {
+				out.code = statusBroken
+				if p := recover(); p != nil && p != http.ErrAbortHandler {
+					s.log.Error("a request made the server panic", "route", rt.pattern, "panic", p, "stack", string(debug.Stack()))
+				}
+			}
+			took := time.Since(begun)
+			s.metrics.request(rt.pattern, r.Method, out.code, took, rt.watch)
+			// Never the query: selectors and tokens are the caller's business.
+			s.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("route", rt.pattern),
+				slog.String("path", r.URL.Path), slog.Int("status", out.code), slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("client", r.RemoteAddr))
+			if broken {
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		out.Header().Set("X-Content-Type-Options", "nosniff")
+		rt.watch = wantsWatch(r)
+		switch {
+		case !s.addressed(r.Host):
+			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address: else any web page could have a browser read for it"})
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			out.Header().Set("Allow", "GET, HEAD")
+			fail(out, http.StatusMethodNotAllowed, &problem{Reason: "MethodNotAllowed", Error: "this server only reads: use GET", Exists: []string{"GET", "HEAD"}})
+		case len(r.URL.RawQuery) > maxQuery:
+			fail(out, http.StatusRequestURITooLong, &problem{Reason: "Invalid", Error: "the query is too long"})
+		case unknown != nil:
+			fail(out, http.StatusNotFound, unknown)
+		default:
+			next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), routeKey{}, rt)))
+		}
+		broken = false
+	})
+}
+
+type routeKey struct{}
+
+func routeOf(r *http.Request) route { return r.Context().Value(routeKey{}).(route) }
+
+// statusBroken is noted for answers that broke off.
+const statusBroken = 599
+
+// addressed says whether a request is meant for this machine. A web page whose
+// host name was made to point at a loopback address would get past the limit to
+// such addresses, but not past this one.
+func (s *Server) addressed(host string) bool {
+	if s.opts.InsecureServeAnyone {
+		return true
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// response notes what is answered, and gives up on clients that do not read.
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+
+	code    int
+	bytes   int64
+	renewed time.Time
+}
+
+// Unwrap is for http.ResponseController.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *response) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *response) Write(p []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	r.renew()
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (r *response) FlushError() error {
+	r.renew()
+	return r.control.Flush()
+}
+
+// Flush implements [http.Flusher].
+func (r *response) Flush() { _ = r.FlushError() }
+
+// renew gives the client time to read what is about to be written. Once in a
+// while is enough.
+func (r *response) renew() {
+	now := time.Now()
+	if now.Sub(r.renewed) < r.timeout/16 {
+		return
+	}
+	r.renewed = now
+	_ = r.control.SetWriteDeadline(now.Add(r.timeout)) // not every writer has deadlines, and then there is no client to wait for
+}

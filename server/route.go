@@ -1,0 +1,130 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// route is what a path means.
+type route struct {
+	pattern string // the same for all paths of the route
+	kind    kind
+	cluster string // "" means the default one
+
+	// For objects. A resource is named alone, or with its group and version.
+	resource       string
+	group, version string
+	versioned      bool
+	rest           []string // namespace and name, or name alone, unescaped
+	watch          bool
+}
+
+type kind uint8
+
+const (
+	index kind = iota
+	health
+	ready
+	metric
+	clusterList
+	clusterOne
+	objects
+)
+
+// pages are the paths of one segment that are no resources.
+var pages = map[string]kind{
+	"healthz": health, "livez": health, "readyz": ready, "metrics": metric, "clusters": clusterList,
+}
+
+// Routes are the paths that have a meaning, as patterns.
+var Routes = []string{
+	"/", "/healthz", "/livez", "/readyz", "/metrics",
+	"/clusters", "/clusters/{cluster}",
+	"/{resource}", "/clusters/{cluster}/{resource}",
+	"/{group}/{version}/{resource}", "/clusters/{cluster}/{group}/{version}/{resource}",
+	"/{group}/{version}/{resource}/{namespace}", "/clusters/{cluster}/{group}/{version}/{resource}/{namespace}",
+	"/{group}/{version}/{resource}/{namespace}/{name}", "/clusters/{cluster}/{group}/{version}/{resource}/{namespace}/{name}",
+}
+
+// parsePath reads an escaped path. A slash at its end makes no difference.
+func parsePath(escaped string) (route, *problem) {
+	nowhere := route{pattern: "unknown"}
+	path := strings.TrimSuffix(strings.TrimPrefix(escaped, "/"), "/")
+	if path == "" {
+		return route{pattern: "/", kind: index}, nil
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		plain, err := url.PathUnescape(s)
+		if err != nil || plain == "" {
+			return nowhere, noRoute("a part of the path is empty or not escaped as it should be")
+		}
+		segments[i] = plain
+	}
+	if k, ok := pages[segments[0]]; ok && len(segments) == 1 {
+		return route{pattern: "/" + segments[0], kind: k}, nil
+	}
+	var rt route
+	if segments[0] == "clusters" {
+		rt.pattern, rt.cluster = "/clusters/{cluster}", segments[1]
+		if segments = segments[2:]; len(segments) == 0 {
+			rt.kind = clusterOne
+			return rt, nil
+		}
+	}
+	rt.kind = objects
+	switch n := len(segments); {
+	case n == 1:
+		rt.pattern += "/{resource}"
+		rt.resource = segments[0]
+	case n == 2:
+		return nowhere, noRoute("there is nothing of two parts: ask for /" + segments[0] + "?namespace=" + url.QueryEscape(segments[1]) + ", or /{group}/{version}/{resource}/{namespace}")
+	case n <= 5:
+		rt.versioned, rt.group, rt.version, rt.resource, rt.rest = true, segments[0], segments[1], segments[2], segments[3:]
+		if rt.group == "core" {
+			rt.group = ""
+		}
+		rt.pattern += "/{group}/{version}/{resource}" + []string{"", "/{namespace}", "/{namespace}/{name}"}[len(rt.rest)]
+	default:
+		return nowhere, noRoute("the path has too many parts")
+	}
+	return rt, nil
+}
+
+func noRoute(why string) *problem {
+	return &problem{Reason: "NoRoute", Error: why, Exists: Routes}
+}
+
+// wantsWatch is for the books; what the query says is read elsewhere.
+func wantsWatch(r *http.Request) bool {
+	switch r.URL.Query().Get("watch") {
+	case "true", "1":
+		return true
+	}
+	return false
+}
+
+// serve answers what has a route.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	switch rt := routeOf(r); rt.kind {
+	case index:
+		s.serveIndex(w, r)
+	case health:
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	case ready:
+		s.serveReady(w)
+	case metric:
+		s.metrics.handler.ServeHTTP(w, r)
+	case clusterList:
+		s.serveClusters(w)
+	case clusterOne:
+		s.serveCluster(w, r, rt.cluster)
+	case objects:
+		if rt.watch {
+			s.serveObjects(w, r) // uncompressed, so that each event arrives when it is sent
+		} else {
+			s.objects.ServeHTTP(w, r)
+		}
+	}
+}
