@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -33,9 +34,10 @@ type Managed interface {
 
 // share is what two askers must have in common to share an informer.
 type share struct {
-	kept                                      reflect.Type
-	resource, namespace, labels, fields, from string
-	managedFields                             bool
+	kept                                       reflect.Type
+	resource, namespaces, labels, fields, from string
+	managedFields                              bool
+	own                                        int // not 0 for one that is not shared
 }
 
 // NewFactory returns a factory whose informers all have opts.
@@ -45,15 +47,20 @@ func NewFactory(c *cluster.Cluster, opts ...Option) *Factory {
 
 // For returns the factory's informer of T with these options beside the
 // factory's own, making it if nobody has asked for it before. It is not started.
+// Askers share an informer if they ask for the same T, resource, namespaces and
+// selectors, and neither a [Filter] nor a [Transform], which cannot be compared.
 func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	all := slices.Concat(f.opts, opts)
 	o, err := newOptions(all)
 	if err != nil {
 		return nil, err
 	}
-	key := share{reflect.TypeFor[T](), o.resource, o.namespace, o.labels, o.fields, o.from, o.codec.KeepManagedFields}
+	key := share{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, 0}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if o.filter != nil || o.transform != nil {
+		key.own = len(f.order) + 1
+	}
 	if have, ok := f.informers[key]; ok {
 		return have.(*Informer[T]), nil
 	}

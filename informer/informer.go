@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -20,26 +22,32 @@ import (
 // changes. Make one with [New]. All methods may be called from any number of
 // goroutines, before, while and after the informer runs.
 type Informer[T Object] struct {
-	opts   *options
-	source source.Source[T]
-	target func() source.Target
-	store  *indexer.Indexer[T]
-	labels labelIndexes
+	opts    *options
+	sources []scoped[T] // one, or one for each namespace
+	store   *indexer.Indexer[T]
+	labels  labelIndexes
 
 	mu       sync.Mutex
 	run      *run[T] // the present or the last one; nil before the first
 	handlers []*Registration
-	restarts chan struct{} // closed and renewed when a run begins or ends
+	changed  chan struct{} // closed and renewed when there is news of the status
 	loops    map[*context.CancelFunc]struct{}
+}
+
+// scoped is where one scope of an informer comes from.
+type scoped[T Object] struct {
+	source.Source[T]
+	target func() source.Target
 }
 
 // run is one life of an informer, from start to stop.
 type run[T Object] struct {
-	cancel    context.CancelCauseFunc
-	ctx       context.Context
-	reflector *reflector.Reflector[T]
-	done      chan struct{} // closed when everything has ended
-	err       error         // why, once done
+	cancel     context.CancelCauseFunc
+	ctx        context.Context
+	reflectors []*reflector.Reflector[T]
+	done       chan struct{} // closed when everything has ended
+	err        error         // why, once done
+	refuse     sync.Once
 }
 
 // New prepares an informer of the objects of cluster c that are of type T. It
@@ -53,20 +61,41 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := newKubeSource[T](c, o)
-	if err != nil {
-		return nil, err
+	if o.retain > 0 && len(o.namespaces) > 1 {
+		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
-	var size func(T) int
+	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*context.CancelFunc]struct{}{}}
+	namespaces := o.namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		src, err := newKubeSource[T](c, namespace, o)
+		if err != nil {
+			return nil, err
+		}
+		behind, err := refine(src, o)
+		if err != nil {
+			return nil, err
+		}
+		inf.sources = append(inf.sources, scoped[T]{behind, src.target})
+	}
+	store := indexer.Options[T]{Retain: o.retain}
+	if len(o.namespaces) > 1 {
+		store.Namespaces = o.namespaces
+	}
 	if _, ok := any(*new(T)).(*codec.Raw); ok {
-		size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
+		store.Size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
 	}
-	return &Informer[T]{
-		opts: o, source: src, target: src.target,
-		store:    indexer.New(indexer.Options[T]{Retain: o.retain, Size: size}),
-		restarts: make(chan struct{}),
-		loops:    map[*context.CancelFunc]struct{}{},
-	}, nil
+	inf.store = indexer.New(store)
+	return inf, nil
+}
+
+// target is what the informer is for.
+func (inf *Informer[T]) target() source.Target {
+	t := inf.sources[0].target()
+	t.Namespace = strings.Join(inf.opts.namespaces, ",")
+	return t
 }
 
 // Start starts the informer and waits until it has its first complete list.
@@ -119,26 +148,35 @@ func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
 		}
 	}
 	queue := delta.NewQueue[T]()
-	from := inf.opts.from
-	if latest := inf.store.Latest(); latest.Synced && latest.ResourceVersion != 0 {
-		from = Event[T]{version: latest.ResourceVersion}.ResourceVersion()
-	}
 	r := &run[T]{done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.reflector = reflector.New(inf.target(), inf.source, queue, reflector.Options{
-		PageSize: inf.opts.pageSize, From: from, Logger: inf.opts.logger,
-	})
+	for _, src := range inf.sources {
+		target := src.target()
+		opts := reflector.Options{PageSize: inf.opts.pageSize, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
+		if len(inf.sources) > 1 {
+			opts.Scope = target.Namespace
+		}
+		if version := inf.store.Version(target.Namespace); version != 0 {
+			opts.From = strconv.FormatUint(version, 10)
+		}
+		r.reflectors = append(r.reflectors, reflector.New(target, src, queue, opts))
+	}
 	inf.run = r
 	handlers := slices.Clone(inf.handlers)
 
-	var parts sync.WaitGroup
+	var parts, readers sync.WaitGroup
+	for _, f := range r.reflectors {
+		readers.Go(func() {
+			err := f.Run(r.ctx)
+			if refused := (*reflector.RefusedError)(nil); errors.As(err, &refused) {
+				r.refuse.Do(func() { r.err = err })
+				r.cancel(err)
+			}
+		})
+	}
 	parts.Go(func() {
-		defer queue.Close()
-		err := r.reflector.Run(r.ctx)
-		if refused := (*reflector.RefusedError)(nil); errors.As(err, &refused) {
-			r.err = err
-			r.cancel(err)
-		}
+		readers.Wait()
+		queue.Close()
 	})
 	parts.Go(func() {
 		for {
@@ -164,18 +202,22 @@ func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
 		close(r.done)
 		inf.announce()
 	}()
-	close(inf.restarts)
-	inf.restarts = make(chan struct{})
+	inf.broadcast()
 	return r, nil
 }
 
-// announce tells waiters that the run has changed.
+// announce tells those who wait that the status has changed.
 func (inf *Informer[T]) announce() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	close(inf.restarts)
-	inf.restarts = make(chan struct{})
-	if inf.run.err != nil { // nothing more will come: let the loops end
+	inf.broadcast()
+}
+
+// broadcast is announce under the lock.
+func (inf *Informer[T]) broadcast() {
+	close(inf.changed)
+	inf.changed = make(chan struct{})
+	if inf.run != nil && ended(inf.run.done) && inf.run.err != nil { // nothing more will come: let the loops end
 		for cancel := range inf.loops {
 			(*cancel)()
 		}

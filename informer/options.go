@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,16 +19,18 @@ import (
 type Option func(*options) error
 
 type options struct {
-	resource  string
-	namespace string
-	labels    string
-	fields    string
-	from      string
-	pageSize  int64
-	retain    int
-	scheme    *runtime.Scheme
-	codec     codec.Options
-	logger    *slog.Logger
+	resource   string
+	namespaces []string
+	labels     string
+	fields     string
+	from       string
+	pageSize   int64
+	retain     int
+	scheme     *runtime.Scheme
+	codec      codec.Options
+	logger     *slog.Logger
+	transform  any // func(T) (T, error)
+	filter     any // func(T) bool
 }
 
 func newOptions(opts []Option) (*options, error) {
@@ -53,9 +56,24 @@ func Resource(name string) Option {
 	}
 }
 
-// InNamespace mirrors one namespace only. Empty means all of them.
-func InNamespace(namespace string) Option {
-	return func(o *options) error { o.namespace = namespace; return nil }
+// InNamespace mirrors one namespace only, or several. Several are listed and
+// watched one by one, which takes no rights outside of them; the informer is
+// synced when all of them are, and its resourceVersion is that of the one
+// furthest behind. None, or an empty name, means all namespaces.
+func InNamespace(namespaces ...string) Option {
+	return func(o *options) error {
+		o.namespaces = nil
+		for _, namespace := range namespaces {
+			if namespace != "" && !slices.Contains(o.namespaces, namespace) {
+				o.namespaces = append(o.namespaces, namespace)
+			}
+		}
+		if len(o.namespaces) > 0 && len(o.namespaces) < len(namespaces) && slices.Contains(namespaces, "") {
+			return fmt.Errorf("informer.InNamespace: %q names one namespace as empty, which means all, and others", namespaces)
+		}
+		slices.Sort(o.namespaces)
+		return nil
+	}
 }
 
 // WithLabels mirrors only objects that match a label selector, like

@@ -27,8 +27,8 @@ type kubeSource[T Object] struct {
 	found   atomic.Pointer[source.Kube[T]]
 }
 
-func newKubeSource[T Object](c *cluster.Cluster, o *options) (*kubeSource[T], error) {
-	s := &kubeSource[T]{cluster: c, opts: o, guess: source.Target{Cluster: c.Name(), Namespace: o.namespace, Labels: o.labels, Fields: o.fields}}
+func newKubeSource[T Object](c *cluster.Cluster, namespace string, o *options) (*kubeSource[T], error) {
+	s := &kubeSource[T]{cluster: c, opts: o, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
 	if o.resource != "" {
 		// The codec is made for its error only: the kind is not known yet.
 		if _, err := codec.For[T](schema.GroupVersionKind{}, o.codec); err != nil {
@@ -96,8 +96,8 @@ func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.opts.namespace != "" && !r.Namespaced {
-		return nil, refusal{fmt.Errorf("%s are not namespaced, so there are none in namespace %q: ask without a namespace", r, s.opts.namespace), metav1.StatusReasonBadRequest}
+	if s.guess.Namespace != "" && !r.Namespaced {
+		return nil, refusal{fmt.Errorf("%s are not namespaced, so there are none in namespace %q: ask without a namespace", r, s.guess.Namespace), metav1.StatusReasonBadRequest}
 	}
 	for _, verb := range []string{"list", "watch"} {
 		if !r.Can(verb) {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/internal/reflector"
 )
 
 // Phase is what an informer is doing.
@@ -22,7 +24,7 @@ const (
 type Status struct {
 	Cluster   string
 	Resource  schema.GroupVersionResource // Version and Group may be empty until the first answer
-	Namespace string
+	Namespace string                      // several are separated by commas
 
 	Phase Phase
 	Since time.Time // when the phase began
@@ -50,6 +52,8 @@ type Status struct {
 
 	// Lag is the number of events that wait for the slowest handler.
 	Lag uint64
+
+	phase reflector.Phase
 }
 
 // Status may be called at any time.
@@ -71,13 +75,38 @@ func (inf *Informer[T]) Status() Status {
 	if r == nil {
 		return s
 	}
-	rs, _ := r.reflector.Status()
-	s.Phase, s.Since = Phase(rs.Phase.String()), rs.Since
-	s.LastError, s.LastErrorTime, s.Retry = rs.Err, rs.ErrTime, rs.Retry
-	s.Lists, s.Watches, s.Errors = rs.Lists, rs.Watches, rs.Errors
-	s.Received, s.Expected, s.LastContact = rs.Received, rs.Expected, rs.Contact
+	for i, f := range r.reflectors {
+		s.include(f.Status(), i == 0)
+	}
 	return s
 }
+
+// include takes in the status of one of the informer's reflectors. What is
+// worst counts for the whole.
+func (s *Status) include(r reflector.Status, first bool) {
+	if first || severity[r.Phase] > severity[s.phase] {
+		s.phase, s.Phase, s.Since, s.Retry = r.Phase, Phase(r.Phase.String()), r.Since, r.Retry
+	}
+	if r.ErrTime.After(s.LastErrorTime) {
+		s.LastError, s.LastErrorTime = r.Err, r.ErrTime
+	}
+	if first || r.Contact.Before(s.LastContact) {
+		s.LastContact = r.Contact
+	}
+	s.Lists, s.Watches, s.Errors = s.Lists+r.Lists, s.Watches+r.Watches, s.Errors+r.Errors
+	s.Received += r.Received
+	switch {
+	case first:
+		s.Expected = r.Expected
+	case s.Expected >= 0 && r.Expected >= 0:
+		s.Expected += r.Expected
+	default:
+		s.Expected = -1
+	}
+}
+
+// severity orders the phases by how much they need somebody's attention.
+var severity = [...]int{reflector.Stopped: 1, reflector.Watching: 0, reflector.Listing: 2, reflector.Waiting: 3, reflector.Refused: 4}
 
 // StatusChanged returns a channel that is closed when the informer starts or
 // ends, or its Phase or LastError changes: what to wait for between two looks
@@ -85,9 +114,5 @@ func (inf *Informer[T]) Status() Status {
 func (inf *Informer[T]) StatusChanged() <-chan struct{} {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if inf.run == nil || ended(inf.run.done) {
-		return inf.restarts
-	}
-	_, changed := inf.run.reflector.Status()
-	return changed
+	return inf.changed
 }

@@ -19,7 +19,7 @@ func (inf *Informer[T]) WaitForSync(ctx context.Context) error { return inf.wait
 func (inf *Informer[T]) waitForSync(ctx context.Context, of *run[T]) error {
 	for {
 		inf.mu.Lock()
-		r, changed := inf.run, inf.restarts
+		r, changed := inf.run, inf.changed
 		inf.mu.Unlock()
 		if of != nil {
 			r = of

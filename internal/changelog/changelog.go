@@ -52,6 +52,8 @@ type Position[E any] struct {
 	// Seq is the number of events before this position; the difference between
 	// two positions is the lag between them.
 	Seq uint64
+	// Synced says that the store had a complete list at this position.
+	Synced bool
 
 	next atomic.Pointer[Batch[E]]
 	// wake is made by the first reader that has to wait here, and closed by
@@ -135,11 +137,12 @@ func (l *Log[E]) Tail() *Position[E] { return l.tail }
 // Append prepares a batch behind the tail and returns it. Readers do not see
 // it until the writer, having published the state at its End, calls the
 // announce function. Nothing may be appended before that.
-func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64) (b *Batch[E], announce func()) {
+func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64, synced bool) (b *Batch[E], announce func()) {
 	from := l.tail
 	b = &Batch[E]{Events: events, Kind: kind, End: &Position[E]{
 		ResourceVersion: resourceVersion,
 		Seq:             from.Seq + uint64(len(events)),
+		Synced:          synced,
 	}}
 	l.tail = b.End
 	return b, func() {

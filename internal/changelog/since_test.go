@@ -4,7 +4,7 @@ import "testing"
 
 // grow appends a batch of n events.
 func grow(l *Log[int], n int, kind Kind, version uint64) {
-	_, announce := l.Append(make([]int, n), kind, version)
+	_, announce := l.Append(make([]int, n), kind, version, true)
 	announce()
 }
 

@@ -35,6 +35,9 @@ type Delta[T any] struct {
 	// ResourceVersion is set for Replaced and Bookmark; the other types carry
 	// it in Object.
 	ResourceVersion string
+	// Namespace is what Replaced and Bookmark speak of, if the store has its
+	// namespaces listed and watched one by one; empty for all of it.
+	Namespace string
 }
 
 // ErrClosed is returned by [Queue.Pop] once the queue is closed and empty.

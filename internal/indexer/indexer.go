@@ -15,6 +15,7 @@
 package indexer
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -63,6 +64,10 @@ type Options[T object.Object] struct {
 	// Size is the number of bytes an object takes, for [Stats]. nil counts
 	// nothing.
 	Size func(T) int
+	// Namespaces, if not empty, are listed and watched one by one. The store is
+	// synced once all have been listed, and its resourceVersion is that of the
+	// one that is furthest behind.
+	Namespaces []string
 }
 
 // Stats are counters for those who operate the store.
@@ -88,8 +93,9 @@ type Indexer[T object.Object] struct {
 	reshaped bool // order differs from the current View's
 	relist   uint64
 	epoch    uint64
-	rv       uint64
-	synced   bool
+	scopes   scopes
+	rv       uint64 // of the scope that is furthest behind
+	synced   bool   // every scope has been listed
 	events   []Event[T]
 	touched  []*slot[T] // slots changed since the last View
 	live     []*View[T] // superseded views that somebody has pinned, oldest first
@@ -106,6 +112,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		log:      changelog.New[Event[T]](opts.Retain),
 		size:     opts.Size,
 		trailing: map[*slot[T]]struct{}{},
+		scopes:   newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
 	ix.current.Store(&View[T]{order: ix.order.Copy(), tail: ix.log.Tail(), ix: ix})
@@ -146,6 +153,15 @@ func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T
 	return ix.log.Since(resourceVersion)
 }
 
+// Version is the resourceVersion up to which a scope has been seen: one of
+// Options.Namespaces, or the empty string where there are none. 0 means that it
+// has not been listed.
+func (ix *Indexer[T]) Version(namespace string) uint64 {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	return ix.scopes.of(namespace)
+}
+
 // Stats may be called at any time.
 func (ix *Indexer[T]) Stats() Stats {
 	v := ix.current.Load()
@@ -165,12 +181,12 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 			if pending {
 				ix.publish(changelog.Changes)
 			}
-			ix.replace(d.Items, d.ResourceVersion)
+			ix.replace(d)
 			ix.publish(changelog.Relist)
 			pending = false
 			continue
 		case delta.Bookmark:
-			ix.advance(object.Version(d.ResourceVersion))
+			ix.advance(d.Namespace, object.Version(d.ResourceVersion))
 		case delta.Deleted:
 			ix.remove(d.Object)
 		default:
@@ -201,6 +217,7 @@ func (ix *Indexer[T]) Empty() {
 		in.reshaped = true
 	}
 	ix.bytes.Store(0)
+	ix.scopes.reset()
 	ix.rv, ix.synced = 0, false
 	ix.publish(changelog.Emptied)
 	ix.log.Forget()
@@ -212,7 +229,7 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 	rv := object.Version(o.GetResourceVersion())
 	s := ix.lookup(o)
 	if s == nil {
-		ix.advance(rv)
+		ix.advance(o.GetNamespace(), rv)
 		ix.insert(o)
 		event := Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv}
 		if updated && !ix.synced {
@@ -225,7 +242,7 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 	if same(old, o) || stale(old, o) {
 		return // told already
 	}
-	ix.advance(rv)
+	ix.advance(o.GetNamespace(), rv)
 	ix.change(s, old, o)
 }
 
@@ -248,7 +265,7 @@ func (ix *Indexer[T]) change(s *slot[T], old, o T) {
 func (ix *Indexer[T]) remove(o T) {
 	s := ix.lookup(o)
 	if s == nil {
-		ix.advance(object.Version(o.GetResourceVersion()))
+		ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
 		if !ix.synced { // it was there before the store began to look
 			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, ResourceVersion: ix.rv})
 		}
@@ -258,20 +275,19 @@ func (ix *Indexer[T]) remove(o T) {
 	if stale(old, o) {
 		return
 	}
-	ix.advance(object.Version(o.GetResourceVersion()))
+	ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
 	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
 	ix.drop(s, o)
 }
 
-// replace makes the store hold exactly items. Deletions come first in the log,
-// then what was added or changed, in the order of items.
-func (ix *Indexer[T]) replace(items []T, resourceVersion string) {
-	initial := !ix.synced
-	// The list's version counts even if it is lower than the last one seen: a
-	// cluster restored from a backup goes back in time, and so must its mirror.
-	ix.rv = object.Version(resourceVersion)
+// replace makes the store, or one namespace of it, hold exactly the listed
+// items. Deletions come first in the log, then what was added or changed, in the
+// order of the list.
+func (ix *Indexer[T]) replace(list *delta.Delta[T]) {
+	initial := ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
+	ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
 	ix.relist++
-	for _, o := range items {
+	for _, o := range list.Items {
 		s := ix.lookup(o)
 		if s == nil {
 			ix.insert(o).seen = ix.relist
@@ -284,12 +300,17 @@ func (ix *Indexer[T]) replace(items []T, resourceVersion string) {
 		}
 	}
 	var gone []*slot[T]
-	ix.order.Scan(func(s *slot[T]) bool {
+	missing := func(s *slot[T]) bool {
 		if s.seen != ix.relist {
 			gone = append(gone, s)
 		}
 		return true
-	})
+	}
+	if prefix := object.Key(list.Namespace, ""); prefix == "" {
+		ix.order.Scan(missing)
+	} else {
+		ix.order.Ascend(&slot[T]{key: prefix}, func(s *slot[T]) bool { return strings.HasPrefix(s.key, prefix) && missing(s) })
+	}
 	if len(gone) > 0 {
 		changed := ix.events
 		ix.events = make([]Event[T], 0, len(gone)+len(changed))
@@ -300,7 +321,6 @@ func (ix *Indexer[T]) replace(items []T, resourceVersion string) {
 		}
 		ix.events = append(ix.events, changed...)
 	}
-	ix.synced = true
 }
 
 // insert makes a slot for an object that has none.
@@ -344,7 +364,7 @@ func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
 // publish makes everything since the last View visible: the store first, then
 // the news of it.
 func (ix *Indexer[T]) publish(kind changelog.Kind) {
-	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv)
+	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv, ix.synced)
 	previous := ix.current.Load()
 	order := previous.order
 	if ix.reshaped {
@@ -449,8 +469,11 @@ func (ix *Indexer[T]) account(o T, sign int64) {
 	}
 }
 
-// advance moves the store's resourceVersion forward, never back.
-func (ix *Indexer[T]) advance(rv uint64) { ix.rv = max(ix.rv, rv) }
+// advance moves the resourceVersion of a namespace's scope forward, never back.
+func (ix *Indexer[T]) advance(namespace string, rv uint64) {
+	ix.scopes.advance(namespace, rv)
+	ix.rv = ix.scopes.version()
+}
 
 // same says that a and b are one version of one object.
 func same[T object.Object](a, b T) bool {

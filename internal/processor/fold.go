@@ -15,7 +15,6 @@ type fold[T object.Object] struct {
 	events []*indexer.Event[T] // in the order of the newest; nil where folded away
 	places map[string]place
 	count  int
-	relist bool
 }
 
 // place is where the events of one name are, -1 for none.
@@ -29,7 +28,6 @@ func newFold[T object.Object]() *fold[T] { return &fold[T]{places: map[string]pl
 func (f *fold[T]) len() int { return f.count }
 
 func (f *fold[T]) add(b *batch[T]) {
-	f.relist = f.relist || b.Kind == changelog.Relist
 	for i := range b.Events {
 		f.event(b.Events[i])
 	}
@@ -98,9 +96,6 @@ func (f *fold[T]) compact() {
 // batch is what is left to tell, ending at the given position.
 func (f *fold[T]) batch(end *position[T]) *batch[T] {
 	b := &batch[T]{Kind: changelog.Folded, End: end, Events: make([]indexer.Event[T], 0, f.count)}
-	if f.relist {
-		b.Kind = changelog.Relist
-	}
 	for _, e := range f.events {
 		if e != nil {
 			b.Events = append(b.Events, *e)

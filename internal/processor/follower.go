@@ -315,7 +315,7 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 	}
 	f.position.Store(b.End)
 	f.current, f.told, f.seen = nil, 0, 0
-	if b.Kind == changelog.Relist && !f.synced {
+	if b.End.Synced && !f.synced {
 		return f.tellSynced(b.End.ResourceVersion, tell)
 	}
 	if f.opts.Bookmarks && len(b.Events) == 0 && b.Kind == changelog.Changes {

@@ -122,7 +122,7 @@ func (r *Reflector[T]) pages(ctx context.Context) error {
 // replace hands on a complete list.
 func (r *Reflector[T]) replace(items []T, version string) {
 	r.contact()
-	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, Items: items, ResourceVersion: version})
+	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, Items: items, ResourceVersion: version, Namespace: r.opts.Scope})
 	r.wantList = false
 	r.listed = time.Now()
 	r.seen(version)

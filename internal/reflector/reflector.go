@@ -40,6 +40,12 @@ type Options struct {
 	// From starts with a watch after this resourceVersion, without a list.
 	// A list follows if the server no longer knows it.
 	From string
+	// Scope is the namespace that lists and bookmarks are of, if the store has
+	// its namespaces listed one by one.
+	Scope string
+	// Changed, if not nil, is called when the Phase or the Err of the status
+	// has changed. It must not block.
+	Changed func()
 	// Logger gets relists and errors. nil means silence.
 	Logger *slog.Logger
 }
@@ -93,7 +99,7 @@ func New[T object.Object](target source.Target, src source.Source[T], queue *del
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reflector[T]{target: target, src: src, queue: queue, opts: opts, log: opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String())}
+	return &Reflector[T]{board: board{changed: opts.Changed}, target: target, src: src, queue: queue, opts: opts, log: opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String())}
 }
 
 // RefusedError ends a reflector that never got going: the server understood
@@ -288,7 +294,7 @@ func (r *Reflector[T]) push(e source.Event[T]) {
 	case source.Deleted:
 		d.Type = delta.Deleted
 	case source.Bookmark:
-		d.Type, d.ResourceVersion = delta.Bookmark, e.ResourceVersion
+		d.Type, d.ResourceVersion, d.Namespace = delta.Bookmark, e.ResourceVersion, r.opts.Scope
 	}
 	r.queue.Push(d)
 	if e.Type == source.Bookmark {

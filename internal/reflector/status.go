@@ -49,33 +49,29 @@ type Status struct {
 
 // board holds the status for everyone to read.
 type board struct {
+	changed func()
 	mu      sync.Mutex
 	status  Status
-	changed chan struct{}
 }
 
-// Status returns the status at this moment and a channel that is closed when
-// its Phase or Err has changed since. Counters move without notice.
-func (b *board) Status() (Status, <-chan struct{}) {
+// Status is the status at this moment.
+func (b *board) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.changed == nil {
-		b.changed = make(chan struct{})
-	}
-	return b.status, b.changed
+	return b.status
 }
 
-// note changes the status under the lock.
+// note changes the status.
 func (b *board) note(change func(*Status)) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	phase, errTime := b.status.Phase, b.status.ErrTime
 	change(&b.status)
 	if b.status.Phase != phase {
 		b.status.Since = time.Now()
 	}
-	if b.changed != nil && (b.status.Phase != phase || b.status.ErrTime != errTime) {
-		close(b.changed)
-		b.changed = nil
+	news := b.status.Phase != phase || b.status.ErrTime != errTime
+	b.mu.Unlock()
+	if news && b.changed != nil {
+		b.changed()
 	}
 }

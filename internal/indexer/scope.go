@@ -1,0 +1,94 @@
+package indexer
+
+// scopes are the parts of a store that are listed and watched on their own: its
+// namespaces, or all of it as one. Each has a resourceVersion of its own.
+type scopes struct {
+	all  scope            // if there are no namespaces
+	each map[string]scope // by namespace
+}
+
+type scope struct {
+	version uint64
+	listed  bool
+}
+
+func newScopes(namespaces []string) scopes {
+	var s scopes
+	for _, namespace := range namespaces {
+		if s.each == nil {
+			s.each = map[string]scope{}
+		}
+		s.each[namespace] = scope{}
+	}
+	return s
+}
+
+// of is the version of a scope if it has been listed, and 0 otherwise.
+func (s *scopes) of(namespace string) uint64 {
+	v := s.all
+	if s.each != nil {
+		v = s.each[namespace]
+	}
+	if v.listed {
+		return v.version
+	}
+	return 0
+}
+
+// advance moves the version of a namespace's scope forward.
+func (s *scopes) advance(namespace string, version uint64) {
+	if s.each == nil {
+		s.all.version = max(s.all.version, version)
+		return
+	}
+	v := s.each[namespace]
+	v.version = max(v.version, version)
+	s.each[namespace] = v
+}
+
+// list notes a complete list of a scope and reports whether it was the first.
+// The list's version counts even if it is lower than the last one seen: a
+// cluster restored from a backup goes back in time, and so must its mirror.
+func (s *scopes) list(namespace string, version uint64) (first bool) {
+	listed := scope{version: version, listed: true}
+	if s.each == nil {
+		first, s.all = !s.all.listed, listed
+		return first
+	}
+	first, s.each[namespace] = !s.each[namespace].listed, listed
+	return first
+}
+
+// version is the lowest of all scopes: everything up to it has been seen.
+func (s *scopes) version() uint64 {
+	if s.each == nil {
+		return s.all.version
+	}
+	lowest, first := uint64(0), true
+	for _, v := range s.each {
+		if first || v.version < lowest {
+			lowest, first = v.version, false
+		}
+	}
+	return lowest
+}
+
+// complete says that every scope has been listed.
+func (s *scopes) complete() bool {
+	if s.each == nil {
+		return s.all.listed
+	}
+	for _, v := range s.each {
+		if !v.listed {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scopes) reset() {
+	s.all = scope{}
+	for namespace := range s.each {
+		s.each[namespace] = scope{}
+	}
+}
