@@ -22,7 +22,7 @@ import (
 // form answer with the objects themselves.
 const (
 	asObjects  = "application/json"
-	asMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	asMetadata = "application/json;as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1,application/json" // %s: List or not
 	asTable    = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 )
 
@@ -36,6 +36,9 @@ type query struct{ labels, fields, next string }
 // names, and returns the JSON of the answer.
 func fetch(ctx context.Context, o objects, q query, accept string) ([]byte, error) {
 	verb := "list"
+	if accept == asMetadata {
+		accept = fmt.Sprintf(asMetadata, map[bool]string{true: "List"}[o.name == ""])
+	}
 	elem := []string{"apis", o.resource.Group, o.resource.Version}
 	if o.resource.Group == "" {
 		elem = []string{"api", o.resource.Version}

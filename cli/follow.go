@@ -149,14 +149,14 @@ func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
 		now := inf.Status()
 		if now.Errors > last.Errors && now.Phase == informer.Waiting {
 			wait := max(0, time.Until(now.Retry)).Round(time.Second / 10)
-			f.screen.say(fmt.Sprintf("%v; trying again in %v", now.LastError, wait))
+			f.screen.say(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
 		}
 		if now.Lists > last.Lists {
 			switch {
 			case f.since != "" && last.Lists == 0:
-				f.screen.say(fmt.Sprintf("%s: the changes since resourceVersion %s are no longer to be had, so here is all there is: %v", o, f.since, now.LastError))
+				f.screen.say(fmt.Sprintf("%s: the changes since resourceVersion %s are no longer to be had, so here is all there is%s", o, f.since, because(now.LastError)))
 			case last.Lists > 0:
-				f.screen.say(fmt.Sprintf("%s: had to list again; of what happened meanwhile only the difference is shown: %v", o, now.LastError))
+				f.screen.say(fmt.Sprintf("%s: had to list again; of what happened meanwhile only the difference is shown%s", o, because(now.LastError)))
 			}
 		}
 		last = now
@@ -166,6 +166,14 @@ func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
 			return
 		}
 	}
+}
+
+// because gives the reason, if there is one.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + brief(err)
 }
 
 // showProgress keeps a line on a terminal until all first lists are there.

@@ -18,13 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"go.uber.org/goleak"
-
 	"github.com/tidings-io/tidings/cli"
 	"github.com/tidings-io/tidings/demo"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 

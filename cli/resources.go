@@ -129,7 +129,7 @@ func patiently(ctx context.Context, say func(string), do func() error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		say(fmt.Sprintf("%v; trying again in %v", err, wait))
+		say(fmt.Sprintf("%s; trying again in %v", brief(err), wait))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

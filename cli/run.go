@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -60,8 +62,32 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user knows: the interrupt was theirs.
 		return 130
 	}
-	fmt.Fprintf(streams.Err, "error: %v\n", err)
+	fmt.Fprintln(streams.Err, "error:", brief(err))
 	return 1
+}
+
+// brief is an error for people: without the long URLs that Go's HTTP client puts
+// into its own. What was asked of which cluster stands around them.
+func brief(err error) string {
+	text := err.Error()
+	var each func(error)
+	each = func(err error) {
+		if u, ok := err.(*url.Error); ok {
+			text = strings.ReplaceAll(text, u.Error(), u.Err.Error())
+		}
+		switch err := err.(type) {
+		case interface{ Unwrap() error }:
+			if next := err.Unwrap(); next != nil {
+				each(next)
+			}
+		case interface{ Unwrap() []error }:
+			for _, next := range err.Unwrap() {
+				each(next)
+			}
+		}
+	}
+	each(err)
+	return text
 }
 
 // brokenPipe says that the reader of our output has gone, which is its right:

@@ -155,7 +155,7 @@ func (f *follower) lastError() string {
 	defer f.mu.Unlock()
 	for _, inf := range f.lists {
 		if s := inf.Status(); !s.Synced && s.LastError != nil {
-			return ": " + s.LastError.Error()
+			return because(s.LastError)
 		}
 	}
 	return ""

@@ -304,7 +304,7 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 
 func TestWatchEndsSilentlyWhenNobodyReads(t *testing.T) {
 	w := newWorld(t)
-	for i := range 3000 {
+	for i := range 1000 {
 		w.create(pod(numbered("p", i)))
 	}
 	for _, args := range []string{"watch pods", "watch pods --once", "get pods -o yaml"} {
