@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	configMap  = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	configMaps = source.Target{Cluster: "test", Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap"}
+	nowhere    = &url.URL{Scheme: "http", Host: "server.invalid"}
 	codecs     = serializer.NewCodecFactory(scheme.Scheme)
 )
 
@@ -158,7 +159,7 @@ func newSource[T any](server http.RoundTripper, target source.Target) *source.Ku
 	if err != nil {
 		panic(err)
 	}
-	return source.NewKube(&http.Client{Transport: server}, &url.URL{Scheme: "http", Host: "server.invalid"}, target, c)
+	return source.NewKube(&http.Client{Transport: server}, nowhere, target, c)
 }
 
 func toJSON(obj any) (out kept) {

@@ -66,21 +66,22 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 		return meta, err
 	}
 	var raw json.RawMessage
-	items := false
+	seen := map[json.Token]bool{}
 	for in.More() {
 		name, err := in.token()
 		if err != nil {
 			return meta, err
 		}
-		switch {
-		case name == "metadata":
+		if seen[name] {
+			return meta, fmt.Errorf("the list has %q twice", name)
+		}
+		seen[name] = true
+		switch name {
+		case "metadata":
 			if err := in.value(&meta); err != nil {
 				return meta, fmt.Errorf("metadata of the list: %w", err)
 			}
-		case name == "items" && items:
-			return meta, errors.New("the list has its items twice")
-		case name == "items":
-			items = true
+		case "items":
 			if err := in.items(&raw, visit); err != nil {
 				return meta, err
 			}
@@ -93,7 +94,7 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 	if err := in.expect('}'); err != nil {
 		return meta, err
 	}
-	if !items {
+	if !seen["items"] {
 		return meta, errors.New("a list was expected, but the answer has no items")
 	}
 	// Reading on to the end verifies a compressed body's checksum and leaves

@@ -171,7 +171,7 @@ func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T],
 		if err := decodeMeta(format, raw, &status); err != nil {
 			return event, fmt.Errorf("decode an error event: %w", err)
 		}
-		return event, &apierrors.StatusError{ErrStatus: status}
+		return event, failure(status)
 	default:
 		return event, fmt.Errorf("unknown watch event type %.40q", kind)
 	}
@@ -265,6 +265,14 @@ func statusError(resp *http.Response, format codec.Format) error {
 		if status.Details.RetryAfterSeconds == 0 {
 			status.Details.RetryAfterSeconds = int32(min(retryAfter, 1<<30))
 		}
+	}
+	return failure(status)
+}
+
+// failure makes an error of a Status, which may have left out what to say.
+func failure(status metav1.Status) error {
+	if status.Message == "" {
+		status.Message = fmt.Sprintf("the server reported an error without a message (code %d, reason %q)", status.Code, status.Reason)
 	}
 	return &apierrors.StatusError{ErrStatus: status}
 }
