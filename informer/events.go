@@ -53,7 +53,7 @@ func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yi
 	defer f.Release()
 	inf.mu.Lock()
 	inf.loops[&cancel] = struct{}{}
-	if inf.run != nil && ended(inf.run.done) && inf.run.err != nil {
+	if ended(inf.runDone()) && inf.run != nil && inf.run.err != nil {
 		cancel()
 	}
 	inf.mu.Unlock()

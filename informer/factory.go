@@ -15,10 +15,10 @@ import (
 // Factory shares informers of one cluster among those who need them: each
 // resource and scope is mirrored once. Get informers from it with [For].
 type Factory struct {
-	cluster *cluster.Cluster
-	opts    []Option
+	opts []Option
 
 	mu        sync.Mutex
+	cluster   *cluster.Cluster
 	informers map[share]Managed
 	order     []share
 }
@@ -29,6 +29,7 @@ type Managed interface {
 	Stop(context.Context) error
 	Empty(context.Context) error
 	WaitForSync(context.Context) error
+	SetCluster(context.Context, *cluster.Cluster) error
 	Status() Status
 }
 
@@ -102,6 +103,20 @@ func (f *Factory) Empty(ctx context.Context) error {
 	return f.each(func(inf Managed) error { return inf.Empty(ctx) })
 }
 
+// SetCluster stops and empties every informer and makes it one of another
+// cluster, or of the same one reached by another kubeconfig, see
+// [Informer.SetCluster]. Informers that are asked for later are of that cluster,
+// too.
+func (f *Factory) SetCluster(ctx context.Context, c *cluster.Cluster) error {
+	err := f.each(func(inf Managed) error { return inf.SetCluster(ctx, c) })
+	if err == nil {
+		f.mu.Lock()
+		f.cluster = c
+		f.mu.Unlock()
+	}
+	return err
+}
+
 // Informers returns the informers in the order in which they were asked for.
 func (f *Factory) Informers() []Managed {
 	f.mu.Lock()
@@ -116,6 +131,9 @@ func (f *Factory) Informers() []Managed {
 // each calls do for every informer at once and joins the errors.
 func (f *Factory) each(do func(Managed) error) error {
 	informers := f.Informers()
+	f.mu.Lock()
+	name := f.cluster.Name()
+	f.mu.Unlock()
 	errs := make([]error, len(informers))
 	var wg sync.WaitGroup
 	for i, inf := range informers {
@@ -123,7 +141,7 @@ func (f *Factory) each(do func(Managed) error) error {
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("informers of cluster %s: %w", f.cluster.Name(), err)
+		return fmt.Errorf("informers of cluster %s: %w", name, err)
 	}
 	return nil
 }

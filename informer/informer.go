@@ -65,6 +65,22 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
 	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*context.CancelFunc]struct{}{}}
+	if inf.sources, err = connect[T](c, o); err != nil {
+		return nil, err
+	}
+	store := indexer.Options[T]{Retain: o.retain}
+	if len(o.namespaces) > 1 {
+		store.Namespaces = o.namespaces
+	}
+	if _, ok := any(*new(T)).(*codec.Raw); ok {
+		store.Size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
+	}
+	inf.store = indexer.New(store)
+	return inf, nil
+}
+
+// connect makes the sources of an informer's scopes.
+func connect[T Object](c *cluster.Cluster, o *options) (sources []scoped[T], err error) {
 	namespaces := o.namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -78,21 +94,55 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		if err != nil {
 			return nil, err
 		}
-		inf.sources = append(inf.sources, scoped[T]{behind, src.target})
+		sources = append(sources, scoped[T]{behind, src.target})
 	}
-	store := indexer.Options[T]{Retain: o.retain}
-	if len(o.namespaces) > 1 {
-		store.Namespaces = o.namespaces
-	}
-	if _, ok := any(*new(T)).(*codec.Raw); ok {
-		store.Size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
-	}
-	inf.store = indexer.New(store)
-	return inf, nil
+	return sources, nil
 }
+
+// SetCluster stops and empties the informer, as [Informer.Empty] does, and
+// makes it one of another cluster, or of the same one reached by another
+// kubeconfig. Handlers, indexes and options stay. Start it again to go on.
+func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) error {
+	if err := inf.Empty(ctx); err != nil {
+		return err
+	}
+	sources, err := connect[T](c, inf.opts)
+	if err != nil {
+		return err
+	}
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if !ended(inf.runDone()) {
+		return fmt.Errorf("connect the informer to cluster %s: %w", c.Name(), ErrStarted)
+	}
+	inf.sources = sources
+	return nil
+}
+
+// runDone is closed when nothing of the informer runs. It is called under the
+// lock.
+func (inf *Informer[T]) runDone() <-chan struct{} {
+	if inf.run == nil {
+		return alreadyDone
+	}
+	return inf.run.done
+}
+
+var alreadyDone = func() chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()
 
 // target is what the informer is for.
 func (inf *Informer[T]) target() source.Target {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	return inf.describe()
+}
+
+// describe is target under the lock.
+func (inf *Informer[T]) describe() source.Target {
 	t := inf.sources[0].target()
 	t.Namespace = strings.Join(inf.opts.namespaces, ",")
 	return t
@@ -140,12 +190,8 @@ var ErrStarted = errors.New("the informer has been started already")
 func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if inf.run != nil {
-		select {
-		case <-inf.run.done:
-		default:
-			return nil, fmt.Errorf("%s: %w", inf.target(), ErrStarted)
-		}
+	if !ended(inf.runDone()) {
+		return nil, fmt.Errorf("%s: %w", inf.describe(), ErrStarted)
 	}
 	queue := delta.NewQueue[T]()
 	r := &run[T]{done: make(chan struct{})}
@@ -217,7 +263,7 @@ func (inf *Informer[T]) announce() {
 func (inf *Informer[T]) broadcast() {
 	close(inf.changed)
 	inf.changed = make(chan struct{})
-	if inf.run != nil && ended(inf.run.done) && inf.run.err != nil { // nothing more will come: let the loops end
+	if inf.run != nil && ended(inf.runDone()) && inf.run.err != nil { // nothing more will come: let the loops end
 		for cancel := range inf.loops {
 			(*cancel)()
 		}
@@ -257,12 +303,8 @@ func (inf *Informer[T]) Empty(ctx context.Context) error {
 	}
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if inf.run != nil {
-		select {
-		case <-inf.run.done:
-		default:
-			return fmt.Errorf("empty the informer of %s: %w", inf.target(), ErrStarted)
-		}
+	if !ended(inf.runDone()) {
+		return fmt.Errorf("empty the informer of %s: %w", inf.describe(), ErrStarted)
 	}
 	inf.store.Empty()
 	// Handlers do not run now, but what they have not been told would keep the
@@ -272,7 +314,7 @@ func (inf *Informer[T]) Empty(ctx context.Context) error {
 	}
 	for _, h := range inf.handlers {
 		if err := h.wait(ctx); err != nil {
-			return fmt.Errorf("empty the informer of %s: %w", inf.target(), err)
+			return fmt.Errorf("empty the informer of %s: %w", inf.describe(), err)
 		}
 	}
 	return nil

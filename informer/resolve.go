@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,7 +70,7 @@ func (s *kubeSource[T]) target() source.Target {
 	return s.guess
 }
 
-// resolve asks the cluster for the resource, once.
+// resolve asks the cluster for the resource, if it is not known.
 func (s *kubeSource[T]) resolve(ctx context.Context, verb string) (*source.Kube[T], error) {
 	if found := s.found.Load(); found != nil {
 		return found, nil
@@ -91,7 +92,7 @@ func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
 		r, err = s.cluster.ResourceForKind(ctx, s.kind)
 	}
 	if unknown := (*cluster.NotFoundError)(nil); errors.As(err, &unknown) {
-		return nil, refusal{err, metav1.StatusReasonNotFound}
+		return nil, &source.GoneError{Err: refusal{err, metav1.StatusReasonNotFound}}
 	}
 	if err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func (s *kubeSource[T]) List(ctx context.Context, opts source.ListOptions, each 
 	if err != nil {
 		return source.ListResult{}, err
 	}
-	return k.List(ctx, opts, each)
+	result, err := k.List(ctx, opts, each)
+	return result, s.doubt(ctx, "list", err)
 }
 
 // Watch implements source.Source.
@@ -128,7 +130,21 @@ func (s *kubeSource[T]) Watch(ctx context.Context, opts source.WatchOptions, eac
 	if err != nil {
 		return err
 	}
-	return k.Watch(ctx, opts, each)
+	return s.doubt(ctx, "watch", k.Watch(ctx, opts, each))
+}
+
+// doubt asks discovery again when the server does not find the resource: it may
+// have been taken away, or come back in another version.
+func (s *kubeSource[T]) doubt(ctx context.Context, verb string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	s.found.Store(nil)
+	s.cluster.Invalidate()
+	if _, again := s.resolve(ctx, verb); apierrors.IsNotFound(again) {
+		return again
+	}
+	return err
 }
 
 // refusal is a no that was worked out from discovery; it reads to apierrors

@@ -16,7 +16,9 @@ const (
 	Stopped  Phase = "stopped"  // not started, or stopped
 	Listing  Phase = "listing"  // fetching everything there is
 	Watching Phase = "watching" // following changes
-	Waiting  Phase = "waiting"  // backing off after LastError
+	Waiting  Phase = "waiting"  // backing off after LastError, to try again
+	Denied   Phase = "denied"   // the same; the right to list or watch was taken away
+	Gone     Phase = "gone"     // the same; the resource is no longer served, and its objects are deleted
 	Refused  Phase = "refused"  // the server said no, see LastError; does not run
 )
 
@@ -29,7 +31,8 @@ type Status struct {
 	Phase Phase
 	Since time.Time // when the phase began
 	// Synced says that the store has held a complete list. It stays so while
-	// the connection is down, and until the informer is emptied.
+	// the connection is down, until the informer is emptied or its resource is
+	// gone.
 	Synced  bool
 	Objects int
 	Bytes   int64  // of the objects, where the representation knows its size
@@ -106,7 +109,7 @@ func (s *Status) include(r reflector.Status, first bool) {
 }
 
 // severity orders the phases by how much they need somebody's attention.
-var severity = [...]int{reflector.Stopped: 1, reflector.Watching: 0, reflector.Listing: 2, reflector.Waiting: 3, reflector.Refused: 4}
+var severity = [...]int{reflector.Stopped: 1, reflector.Watching: 0, reflector.Listing: 2, reflector.Waiting: 3, reflector.Denied: 4, reflector.Gone: 5, reflector.Refused: 6}
 
 // StatusChanged returns a channel that is closed when the informer starts or
 // ends, or its Phase or LastError changes: what to wait for between two looks

@@ -92,3 +92,12 @@ func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) err
 		}
 	}
 }
+
+// ViewAt is [Informer.View] of a state that is at least as new as
+// resourceVersion, see [Informer.WaitFor].
+func (inf *Informer[T]) ViewAt(ctx context.Context, resourceVersion string) (*View[T], error) {
+	if err := inf.WaitFor(ctx, resourceVersion); err != nil {
+		return nil, err
+	}
+	return inf.View(), nil
+}

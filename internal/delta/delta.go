@@ -25,6 +25,9 @@ const (
 	Replaced
 	// Bookmark: nothing happened up to ResourceVersion.
 	Bookmark
+	// Vanished: the resource itself is no longer served. There are no objects,
+	// and there is no complete list of them either.
+	Vanished
 )
 
 // Delta is one thing a reflector learnt.
@@ -35,7 +38,7 @@ type Delta[T any] struct {
 	// ResourceVersion is set for Replaced and Bookmark; the other types carry
 	// it in Object.
 	ResourceVersion string
-	// Namespace is what Replaced and Bookmark speak of, if the store has its
+	// Namespace is what Replaced, Bookmark and Vanished speak of, if the store has its
 	// namespaces listed and watched one by one; empty for all of it.
 	Namespace string
 }

@@ -185,6 +185,17 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 			ix.publish(changelog.Relist)
 			pending = false
 			continue
+		case delta.Vanished:
+			if pending {
+				ix.publish(changelog.Changes)
+			}
+			ix.scopes.vanish(d.Namespace)
+			ix.relist++ // which has seen nothing
+			ix.sweep(d.Namespace)
+			ix.rv, ix.synced = ix.scopes.version(), false
+			ix.publish(changelog.Emptied)
+			pending = false
+			continue
 		case delta.Bookmark:
 			ix.advance(d.Namespace, object.Version(d.ResourceVersion))
 		case delta.Deleted:
@@ -299,6 +310,18 @@ func (ix *Indexer[T]) replace(list *delta.Delta[T]) {
 			ix.change(s, old, o)
 		}
 	}
+	changed := ix.events
+	ix.events = nil
+	ix.sweep(list.Namespace)
+	if len(ix.events) == 0 {
+		ix.events = changed
+	} else {
+		ix.events = append(ix.events, changed...)
+	}
+}
+
+// sweep drops everything in a scope that the present relist has not seen.
+func (ix *Indexer[T]) sweep(namespace string) {
 	var gone []*slot[T]
 	missing := func(s *slot[T]) bool {
 		if s.seen != ix.relist {
@@ -306,20 +329,15 @@ func (ix *Indexer[T]) replace(list *delta.Delta[T]) {
 		}
 		return true
 	}
-	if prefix := object.Key(list.Namespace, ""); prefix == "" {
+	if prefix := object.Key(namespace, ""); prefix == "" {
 		ix.order.Scan(missing)
 	} else {
 		ix.order.Ascend(&slot[T]{key: prefix}, func(s *slot[T]) bool { return strings.HasPrefix(s.key, prefix) && missing(s) })
 	}
-	if len(gone) > 0 {
-		changed := ix.events
-		ix.events = make([]Event[T], 0, len(gone)+len(changed))
-		for _, s := range gone {
-			last := s.newest.Load().object
-			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
-			ix.drop(s, last)
-		}
-		ix.events = append(ix.events, changed...)
+	for _, s := range gone {
+		last := s.newest.Load().object
+		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
+		ix.drop(s, last)
 	}
 }
 

@@ -59,6 +59,18 @@ func (s *scopes) list(namespace string, version uint64) (first bool) {
 	return first
 }
 
+// vanish notes that there is no list of a scope any more. Its version stays:
+// what comes back later is newer.
+func (s *scopes) vanish(namespace string) {
+	if s.each == nil {
+		s.all.listed = false
+		return
+	}
+	v := s.each[namespace]
+	v.listed = false
+	s.each[namespace] = v
+}
+
 // version is the lowest of all scopes: everything up to it has been seen.
 func (s *scopes) version() uint64 {
 	if s.each == nil {

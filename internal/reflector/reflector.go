@@ -207,7 +207,17 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	r.note(func(s *Status) { s.Err, s.ErrTime = err, now; s.Errors++ })
 	var undecodable *source.DecodeError
+	var gone *source.GoneError
+	phase := Waiting
 	switch {
+	case errors.As(err, &gone):
+		if r.listed != (time.Time{}) { // and not told already
+			r.queue.Push(delta.Delta[T]{Type: delta.Vanished, Namespace: r.opts.Scope})
+			r.listed = time.Time{}
+		}
+		phase, r.wantList = Gone, true
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		phase = Denied
 	case expired(err):
 		r.wantList = true
 		if now.Sub(r.listed) > quickExpiry && !r.listed.IsZero() {
@@ -226,7 +236,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	}
 	r.failed = now.Add(delay)
 	r.log.Warn("will try again", "err", err, "in", delay.Round(time.Millisecond), "list", r.wantList)
-	r.note(func(s *Status) { s.Phase, s.Retry = Waiting, r.failed })
+	r.note(func(s *Status) { s.Phase, s.Retry = phase, r.failed })
 	select {
 	case <-time.After(delay):
 		return nil

@@ -15,10 +15,12 @@ const (
 	Listing               // fetching everything there is
 	Watching              // following changes
 	Waiting               // backing off after an error, which Status.Err tells
+	Denied                // the same, and the error is that the right was taken away
+	Gone                  // the same, and the error is that the resource is no longer served
 	Refused               // ended: the server says no, and asking again won't help
 )
 
-var phases = [...]string{"stopped", "listing", "watching", "waiting", "refused"}
+var phases = [...]string{"stopped", "listing", "watching", "waiting", "denied", "gone", "refused"}
 
 func (p Phase) String() string { return phases[p] }
 

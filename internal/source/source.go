@@ -119,3 +119,12 @@ func (e *DecodeError) Error() string { return "decode an object: " + e.Err.Error
 
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// GoneError says that the resource itself is no longer served: not an object of
+// it, and not a server that happens to be starting. Its objects are no more.
+type GoneError struct{ Err error }
+
+func (e *GoneError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *GoneError) Unwrap() error { return e.Err }

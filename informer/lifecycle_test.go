@@ -1,0 +1,145 @@
+package informer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/demo"
+	"github.com/tidings-io/tidings/informer"
+)
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+func (r *rig) addWidgets() {
+	r.Helper()
+	r.must(r.server.AddResource(metav1.APIResource{Group: "example.com", Version: "v1", Name: "widgets", Kind: "Widget", Namespaced: true}))
+}
+
+func widget(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": name},
+	}}
+}
+
+func TestResourceGoesAndComesBack(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		r.addWidgets()
+		_, err := r.server.Create(widget("a"))
+		r.must(err)
+		inf, err := informer.New[*unstructured.Unstructured](r.conn, informer.Resource("widgets.example.com"))
+		r.must(err)
+		r.stopAfter(inf)
+		d := &diary[*unstructured.Unstructured]{}
+		inf.AddHandler(d)
+		r.must(inf.Start(r.ctx))
+		synctest.Wait()
+		d.read()
+
+		r.server.RemoveResource(widgets)
+		time.Sleep(time.Minute)
+		if s := inf.Status(); s.Phase != informer.Gone || s.Synced || s.Objects != 0 || !apierrors.IsNotFound(s.LastError) {
+			t.Errorf("without its resource the status is %+v", s)
+		}
+		if told := d.read(); len(told) != 1 || told[0] != "DELETED default/a tombstone" && told[0] != "DELETED default/a" {
+			t.Errorf("told %q", told)
+		}
+		r.addWidgets()
+		_, err = r.server.Create(widget("b"))
+		r.must(err)
+		r.must(inf.WaitForSync(r.within(2 * time.Minute)))
+		synctest.Wait()
+		if _, ok := inf.Get("default", "b"); !ok || inf.Status().Phase != informer.Watching {
+			t.Errorf("the resource that came back was not picked up: %+v", inf.Status())
+		}
+		if told := d.read(); len(told) != 1 || told[0] != "ADDED default/b initial" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+func TestRightIsTakenAndGivenBack(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		r.set("default", "a", "1")
+		inf := r.configMapInformer()
+		d := &diary[*corev1.ConfigMap]{}
+		inf.AddHandler(d)
+		r.must(inf.Start(r.ctx))
+		r.expect(d, "ADDED default/a >1 initial", "SYNCED")
+		giveBack := r.server.Inject(func(req *demo.Request) *demo.Fault {
+			if req.Resource == configMaps {
+				return demo.StatusFault(forbidden(req.Verb))
+			}
+			return nil
+		})
+		r.server.AbortWatches(configMaps)
+		r.set("default", "a", "2")
+		time.Sleep(time.Minute)
+		if s := inf.Status(); s.Phase != informer.Denied || !apierrors.IsForbidden(s.LastError) || !s.Synced {
+			t.Errorf("without the right the status is %+v", s)
+		}
+		r.expect(d)
+		changed := inf.StatusChanged()
+		giveBack()
+		<-changed
+		time.Sleep(time.Minute)
+		r.expect(d, "MODIFIED default/a 1>2")
+		if s := inf.Status(); s.Phase != informer.Watching || s.Lists != 1 {
+			t.Errorf("with the right the status is %+v", s)
+		}
+	})
+}
+
+func TestAnotherCluster(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		r.set("default", "a", "1")
+		r.set("default", "b", "1")
+		other := demo.New(demo.Options{})
+		config, stop := demo.InProcess(other)
+		defer stop()
+		conn, err := cluster.New("other", config)
+		r.must(err)
+		_, err = other.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"v": "other"}})
+		r.must(err)
+
+		f := informer.NewFactory(r.conn)
+		r.stopAfter(f)
+		inf, err := informer.For[*corev1.ConfigMap](f)
+		r.must(err)
+		d := &diary[*corev1.ConfigMap]{}
+		inf.AddHandler(d)
+		r.must(f.Start(r.ctx))
+		synctest.Wait()
+		d.read()
+		r.must(f.SetCluster(r.ctx, conn))
+		r.expect(d, "DELETED default/a 1>1 tombstone", "DELETED default/b 1>1 tombstone")
+		r.holds(inf)
+		r.must(f.Start(r.ctx))
+		r.expect(d, "ADDED default/a >other initial")
+		if s := inf.Status(); s.Cluster != "other" {
+			t.Errorf("the status is of cluster %s", s.Cluster)
+		}
+		r.must(inf.Stop(r.ctx))
+	})
+}
+
+func TestViewAt(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		inf := r.configMapInformer()
+		r.must(inf.Start(r.ctx))
+		version := r.set("default", "a", "1")
+		view, err := inf.ViewAt(r.ctx, version)
+		r.must(err)
+		defer view.Release()
+		if cm, ok := view.Get("default", "a"); !ok || cm.Data["v"] != "1" || view.ResourceVersion() < version {
+			t.Errorf("a view of at least %s is of %s and holds %v", version, view.ResourceVersion(), cm)
+		}
+	})
+}
