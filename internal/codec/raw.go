@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,8 +49,8 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 		return nil, fmt.Errorf("raw objects are read from JSON only")
 	}
 	var head struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
+		Kind       json.RawMessage `json:"kind"`
+		APIVersion json.RawMessage `json:"apiVersion"`
 		Metadata   struct {
 			Namespace         string            `json:"namespace"`
 			Name              string            `json:"name"`
@@ -71,41 +72,53 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object: %.20q", b)
 	}
-	if head.Kind != "" && head.APIVersion != "" {
+	var err error
+	switch {
+	case head.Kind == nil && head.APIVersion == nil:
+		out.JSON, err = c.prepend(b)
+	case isName(head.Kind) && isName(head.APIVersion):
 		out.JSON = bytes.Clone(b)
-		return out, nil
+	default:
+		out.JSON, err = c.rewrite(b)
 	}
-	return out, out.restore(b, head.Kind, head.APIVersion, c.gvk)
+	return out, err
 }
 
-// restore writes kind and apiVersion in front of an object that lacks either,
-// as the items of lists do.
-func (r *Raw) restore(b []byte, kind, apiVersion string, gvk schema.GroupVersionKind) error {
-	var head bytes.Buffer
-	head.Grow(len(b) + 64)
-	head.WriteByte('{')
-	field := func(name, have, want string) error {
-		if have != "" {
-			return nil
-		}
-		value, err := json.Marshal(want)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&head, "%q:%s,", name, value)
-		return nil
+// isName says whether a value is a text that is not empty.
+func isName(value json.RawMessage) bool { return len(value) > 2 && value[0] == '"' }
+
+// prepend writes kind and apiVersion in front of an object that has neither,
+// as the items of lists do not.
+func (c raw) prepend(b []byte) ([]byte, error) {
+	kind, err := json.Marshal(c.gvk.Kind)
+	if err != nil {
+		return nil, err
 	}
-	if err := field("kind", kind, gvk.Kind); err != nil {
-		return err
+	apiVersion, err := json.Marshal(c.gvk.GroupVersion().String())
+	if err != nil {
+		return nil, err
 	}
-	if err := field("apiVersion", apiVersion, gvk.GroupVersion().String()); err != nil {
-		return err
+	comma := ","
+	rest := bytes.TrimLeft(b[1:], " \t\r\n")
+	if rest[0] == '}' {
+		comma = ""
 	}
-	rest := bytes.TrimSpace(b[1:])
-	if len(rest) > 0 && rest[0] == '}' { // an object without a field has no comma to follow
-		head.Truncate(head.Len() - 1)
+	return slices.Concat([]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), apiVersion, []byte(comma), rest), nil
+}
+
+// rewrite sets kind and apiVersion of an object that has only one of them, or
+// has them empty, which no API server sends.
+func (c raw) rewrite(b []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	err := json.Unmarshal(b, &fields)
+	if err != nil {
+		return nil, err
 	}
-	head.Write(rest)
-	r.JSON = head.Bytes()
-	return nil
+	if fields["kind"], err = json.Marshal(c.gvk.Kind); err != nil {
+		return nil, err
+	}
+	if fields["apiVersion"], err = json.Marshal(c.gvk.GroupVersion().String()); err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
 }
