@@ -17,7 +17,7 @@ import (
 func TestRestartKeepsDataAndPort(t *testing.T) {
 	c := Start(t)
 	url, pid := c.URL(), c.PID(apiServer)
-	before := createConfigMap(t, c, "kept")
+	before := createConfigMap(t, c)
 
 	if err := c.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestRestartKeepsDataAndPort(t *testing.T) {
 	if c.PID(apiServer) == pid {
 		t.Error("the API server is the same process after a restart")
 	}
-	if after := getConfigMap(t, c, "kept"); after.UID != before.UID {
+	if after := getConfigMap(t, c, before.Name); after.UID != before.UID {
 		t.Errorf("after a restart the object has uid %s, had %s", after.UID, before.UID)
 	}
 }
@@ -65,6 +65,9 @@ func TestStartAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-c.apiServer.done
+	if pid := c.PID(apiServer); pid != 0 {
+		t.Errorf("process id %d of an API server that has crashed", pid)
+	}
 	if err := c.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,8 @@ func TestForgetHistory(t *testing.T) {
 	c := Start(t)
 	// Its resourceVersion is the newest there is: the call has to make even
 	// that one too old.
-	old := createConfigMap(t, c, "old").ResourceVersion
+	configMap := createConfigMap(t, c)
+	old := configMap.ResourceVersion
 	if err := c.ForgetHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +102,12 @@ func TestForgetHistory(t *testing.T) {
 	if status, ok := event.Object.(*metav1.Status); !ok || status.Code != http.StatusGone {
 		t.Errorf("a watch from resourceVersion %s: %s %v, want 410", old, event.Type, event.Object)
 	}
-	getConfigMap(t, c, "old") // the object itself is not forgotten
+	getConfigMap(t, c, configMap.Name) // the object itself is not forgotten
 }
 
 func TestCompactEtcd(t *testing.T) {
 	c := Shared(t)
-	old := createConfigMap(t, c, "compacted")
+	old := createConfigMap(t, c)
 	readAt := func(revision string) error {
 		return c.callEtcd(t.Context(), "/v3/kv/range", map[string]string{"key": "Lw==", "revision": revision}, nil)
 	}

@@ -205,8 +205,8 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// running are the processes that have been started, those first that others
-// need last.
+// running are the processes that have been started and not been stopped, those
+// first that others can do without.
 func (c *Cluster) running() []*process {
 	running := slices.Clone(c.live)
 	if c.apiServer != nil {
@@ -229,7 +229,7 @@ func (c *Cluster) PID(program string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.running() {
-		if p.name == program {
+		if p.name == program && !p.ended() {
 			return p.pid
 		}
 	}

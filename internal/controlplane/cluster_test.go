@@ -85,12 +85,13 @@ func coreClient(t *testing.T, config *rest.Config) *rest.RESTClient {
 	return client
 }
 
-// createConfigMap makes a config map in the namespace default.
-func createConfigMap(t *testing.T, c *Cluster, name string) *corev1.ConfigMap {
+// createConfigMap makes a config map in the namespace default, with a name that
+// no other has.
+func createConfigMap(t *testing.T, c *Cluster) *corev1.ConfigMap {
 	t.Helper()
 	created := &corev1.ConfigMap{}
 	err := coreClient(t, c.AdminConfig()).Post().Namespace("default").Resource("configmaps").
-		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}).
+		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}).
 		Do(t.Context()).Into(created)
 	if err != nil {
 		t.Fatal(err)

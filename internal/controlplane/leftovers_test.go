@@ -107,7 +107,7 @@ func TestEndOfProcessLeavesNothing(t *testing.T) {
 				t.Fatalf("the process started no cluster:\n%s", printed)
 			}
 			// Nobody is left who could say when the janitor is done.
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := poll(ctx, nil, func(context.Context) error { return left.check() }); err != nil {
 				t.Errorf("after %s: %v", end, err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -35,7 +34,7 @@ func TestLivingCluster(t *testing.T) {
 			t.Errorf("%s does not run", program)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	kubectl := func(stdin string, args ...string) {
 		t.Helper()

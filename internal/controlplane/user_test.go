@@ -48,7 +48,7 @@ func TestNamespacedUserWrites(t *testing.T) {
 	client := coreClient(t, c.NamespacedUserConfig())
 	create := func(namespace string) error {
 		return client.Post().Namespace(namespace).Resource("configmaps").
-			Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "written-by-namespaced-user"}}).
+			Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}).
 			Do(t.Context()).Error()
 	}
 	if err := create(Namespace); err != nil {

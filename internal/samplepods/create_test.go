@@ -12,25 +12,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/internal/controlplane"
 )
 
-func TestMain(m *testing.M) { controlplane.Main(m) }
-
 const parallelism = 16
 
 func TestCreate(t *testing.T) {
-	config := controlplane.Shared(t).AdminConfig()
+	config := controlplane.Start(t).AdminConfig()
 	pods := Clone(120, seed)
 
 	if err := Create(t.Context(), config, pods, parallelism); err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range listPods(t) {
+	for i, got := range listPods(t, config) {
 		want := pods[i]
 		want.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable}
-		if diff := cmp.Diff(comparable(want), comparable(got)); diff != "" {
+		if diff := cmp.Diff(asWritten(want), asWritten(got)); diff != "" {
 			t.Fatalf("a created pod differs (-want +got):\n%s", diff)
 		}
 	}
@@ -38,9 +37,9 @@ func TestCreate(t *testing.T) {
 	if err := WriteStatus(t.Context(), config, pods, parallelism); err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range listPods(t) {
+	for i, got := range listPods(t, config) {
 		want := pods[i]
-		if diff := cmp.Diff(comparable(want), comparable(got)); diff != "" {
+		if diff := cmp.Diff(asWritten(want), asWritten(got)); diff != "" {
 			t.Fatalf("a pod with its status written differs (-want +got):\n%s", diff)
 		}
 		var managers []string
@@ -58,7 +57,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateStopsWithItsContext(t *testing.T) {
-	config := controlplane.Shared(t).AdminConfig()
+	config := &rest.Config{Host: "https://127.0.0.1:1"} // not asked
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := WriteStatus(ctx, config, Clone(3, seed), parallelism); !errors.Is(err, context.Canceled) {
@@ -66,10 +65,10 @@ func TestCreateStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// listPods lists the pods of the shared cluster, which are in etcd's order.
-func listPods(t *testing.T) []corev1.Pod {
+// listPods lists all pods, which are in etcd's order.
+func listPods(t *testing.T, config *rest.Config) []corev1.Pod {
 	t.Helper()
-	client, err := clientFor(controlplane.Shared(t).AdminConfig(), "test")
+	client, err := clientFor(config, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +79,8 @@ func listPods(t *testing.T) []corev1.Pod {
 	return list.Items
 }
 
-// comparable is a pod without what the API server gives it.
-func comparable(pod corev1.Pod) corev1.Pod {
+// asWritten is a pod without what the API server gives it.
+func asWritten(pod corev1.Pod) corev1.Pod {
 	pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.ManagedFields = "", "", metav1.Time{}, nil
 	return pod
 }
