@@ -65,9 +65,6 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
 	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*context.CancelFunc]struct{}{}}
-	if inf.sources, err = connect[T](c, o); err != nil {
-		return nil, err
-	}
 	store := indexer.Options[T]{Retain: o.retain}
 	if len(o.namespaces) > 1 {
 		store.Namespaces = o.namespaces
@@ -76,25 +73,31 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		store.Size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
 	}
 	inf.store = indexer.New(store)
-	return inf, nil
+	inf.sources, err = connect(c, o, inf.store.Held)
+	return inf, err
 }
 
 // connect makes the sources of an informer's scopes.
-func connect[T Object](c *cluster.Cluster, o *options) (sources []scoped[T], err error) {
+func connect[T Object](c *cluster.Cluster, o *options, held source.Held[T]) (sources []scoped[T], err error) {
+	transform, keep, err := refinements[T](o)
+	if err != nil {
+		return nil, err
+	}
 	namespaces := o.namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
-		src, err := newKubeSource[T](c, namespace, o)
+		src, err := newKubeSource(c, namespace, o, held)
 		if err != nil {
 			return nil, err
 		}
-		behind, err := refine(src, o)
-		if err != nil {
-			return nil, err
+		src.transform = transform
+		scope := scoped[T]{src, src.target}
+		if keep != nil {
+			scope.Source = filtered[T]{src, keep}
 		}
-		sources = append(sources, scoped[T]{behind, src.target})
+		sources = append(sources, scope)
 	}
 	return sources, nil
 }
@@ -106,7 +109,7 @@ func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) erro
 	if err := inf.Empty(ctx); err != nil {
 		return err
 	}
-	sources, err := connect[T](c, inf.opts)
+	sources, err := connect(c, inf.opts, inf.store.Held)
 	if err != nil {
 		return err
 	}

@@ -143,3 +143,48 @@ func TestViewAt(t *testing.T) {
 		}
 	})
 }
+
+// TestRelistKeepsWhatItHas: an object whose version is held already is not made
+// again, by a WatchList stream or by pages, in JSON or in protobuf, and so its
+// readers go on sharing one.
+func TestRelistKeepsWhatItHas(t *testing.T) {
+	for name, opts := range map[string]demo.Options{"WatchList": {}, "pages": {NoWatchList: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, opts, func(r *rig) {
+				r.set("default", "a", "1")
+				r.set("default", "b", "1")
+				made := 0
+				typed := r.configMapInformer(informer.Transform(func(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) { made++; return cm, nil }))
+				dynamic, err := informer.New[*unstructured.Unstructured](r.conn, informer.Resource("cm"))
+				r.must(err)
+				r.stopAfter(dynamic)
+				r.must(typed.Start(r.ctx))
+				r.must(dynamic.Start(r.ctx))
+				a, _ := typed.Get("default", "a")
+				b, _ := typed.Get("default", "b")
+				u, _ := dynamic.Get("default", "a")
+				r.server.SetDown(true)
+				r.server.AbortWatches(configMaps)
+				r.set("default", "b", "2")
+				r.server.Compact()
+				r.server.SetDown(false)
+				time.Sleep(2 * time.Minute)
+				if typed.Status().Lists != 2 || dynamic.Status().Lists != 2 {
+					t.Fatalf("no relist: %+v", typed.Status())
+				}
+				if again, _ := typed.Get("default", "a"); again != a {
+					t.Error("an unchanged typed object was made again")
+				}
+				if again, _ := dynamic.Get("default", "a"); again != u {
+					t.Error("an unchanged unstructured object was made again")
+				}
+				if again, _ := typed.Get("default", "b"); again == b || again.Data["v"] != "2" {
+					t.Errorf("a changed object is %v", again)
+				}
+				if made != 3 {
+					t.Errorf("%d objects were made, not 3", made)
+				}
+			})
+		})
+	}
+}

@@ -23,13 +23,16 @@ import (
 type kubeSource[T Object] struct {
 	cluster *cluster.Cluster
 	opts    *options
-	kind    schema.GroupVersionKind // of T, if T tells
-	guess   source.Target           // what to call it until it is known
-	found   atomic.Pointer[source.Kube[T]]
+	held    source.Held[T]
+
+	transform func(T) (T, error)      // nil for none
+	kind      schema.GroupVersionKind // of T, if T tells
+	guess     source.Target           // what to call it until it is known
+	found     atomic.Pointer[source.Kube[T]]
 }
 
-func newKubeSource[T Object](c *cluster.Cluster, namespace string, o *options) (*kubeSource[T], error) {
-	s := &kubeSource[T]{cluster: c, opts: o, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
+func newKubeSource[T Object](c *cluster.Cluster, namespace string, o *options, held source.Held[T]) (*kubeSource[T], error) {
+	s := &kubeSource[T]{cluster: c, opts: o, held: held, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
 	if o.resource != "" {
 		// The codec is made for its error only: the kind is not known yet.
 		if _, err := codec.For[T](schema.GroupVersionKind{}, o.codec); err != nil {
@@ -109,9 +112,12 @@ func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.transform != nil {
+		c = codec.Transformed(c, s.transform)
+	}
 	target := s.guess
 	target.Resource, target.Kind = r.GVR(), r.Kind
-	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c), nil
+	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.held), nil
 }
 
 // List implements source.Source.

@@ -87,6 +87,25 @@ func finish(o object, gvk schema.GroupVersionKind, opts Options) {
 	}
 }
 
+// Transformed is a codec whose objects are changed once they are made. The
+// object is transform's own; an error is one of decoding.
+func Transformed[T any](c Codec[T], transform func(T) (T, error)) Codec[T] {
+	return transformed[T]{c, transform}
+}
+
+type transformed[T any] struct {
+	Codec[T]
+	transform func(T) (T, error)
+}
+
+func (c transformed[T]) Decode(format Format, raw []byte) (T, error) {
+	o, err := c.Codec.Decode(format, raw)
+	if err != nil {
+		return o, err
+	}
+	return c.transform(o)
+}
+
 // typed keeps objects as the Go type of their kind.
 type typed[T any] struct {
 	gvk      schema.GroupVersionKind

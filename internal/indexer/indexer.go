@@ -24,6 +24,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/tidings-io/tidings/internal/changelog"
+	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/object"
 )
@@ -129,6 +130,15 @@ func (ix *Indexer[T]) Get(key string) (T, bool) {
 		if v := s.newest.Load(); !v.deleted {
 			return v.object, true
 		}
+	}
+	var none T
+	return none, false
+}
+
+// Held returns an object if this very version of it is in the store.
+func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
+	if o, ok := ix.Get(object.Key(id.Namespace, id.Name)); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
+		return o, true
 	}
 	var none T
 	return none, false

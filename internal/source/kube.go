@@ -23,7 +23,12 @@ type Kube[T any] struct {
 	client *http.Client
 	url    url.URL
 	codec  codec.Codec[T]
+	held   Held[T]
 }
+
+// Held gives the object with an identity if it is at hand already, so that it
+// need not be decoded again.
+type Held[T any] func(codec.Identity) (T, bool)
 
 // NewKube returns a source for target behind the server at base, which may
 // have a path prefix. Objects are made by c.
@@ -36,6 +41,13 @@ func NewKube[T any](client *http.Client, base *url.URL, target Target, c codec.C
 		elem = append(elem, "namespaces", target.Namespace)
 	}
 	return &Kube[T]{target: target, client: client, url: *base.JoinPath(append(elem, target.Resource.Resource)...), codec: c}
+}
+
+// Reuse makes lists take objects from held where it has them, instead of
+// decoding them again. It returns k.
+func (k *Kube[T]) Reuse(held Held[T]) *Kube[T] {
+	k.held = held
+	return k
 }
 
 // Target says what the source is for.
@@ -56,9 +68,9 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	defer body.Close()
 	var seen callerError
 	visit := func(raw []byte) error {
-		object, err := k.codec.Decode(format, raw)
+		object, err := k.listed(format, raw)
 		if err != nil {
-			return &DecodeError{err}
+			return err
 		}
 		return seen.note(each(object))
 	}
@@ -100,9 +112,9 @@ func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
 	if err != nil {
 		return none, k.failed("get", cut(ctx, err))
 	}
-	object, err := k.codec.Decode(format, raw)
+	object, err := k.changed(format, raw)
 	if err != nil {
-		return none, k.failed("get", &DecodeError{err})
+		return none, k.failed("get", err)
 	}
 	return object, nil
 }
@@ -126,10 +138,17 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	}
 	defer body.Close()
 	var seen callerError
+	decode := k.changed
+	if opts.InitialEvents {
+		decode = k.listed
+	}
 	visit := func(kind string, raw []byte) error {
-		event, err := k.event(format, kind, raw)
+		event, err := k.event(format, kind, raw, decode)
 		if err != nil {
 			return err
+		}
+		if event.InitialEventsEnd {
+			decode = k.changed // from here on everything is news
 		}
 		return seen.note(each(event))
 	}
@@ -147,8 +166,30 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	return nil
 }
 
+// listed is an object that is part of a list: one that is held is not decoded
+// again.
+func (k *Kube[T]) listed(format codec.Format, raw []byte) (T, error) {
+	if k.held != nil {
+		if id, ok := codec.Peek(format, raw); ok {
+			if object, ok := k.held(id); ok {
+				return object, nil
+			}
+		}
+	}
+	return k.changed(format, raw)
+}
+
+// changed is an object that is news.
+func (k *Kube[T]) changed(format codec.Format, raw []byte) (T, error) {
+	object, err := k.codec.Decode(format, raw)
+	if err != nil {
+		return object, &DecodeError{err}
+	}
+	return object, nil
+}
+
 // event makes sense of one frame of a watch.
-func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T], error) {
+func (k *Kube[T]) event(format codec.Format, kind string, raw []byte, decode func(codec.Format, []byte) (T, error)) (Event[T], error) {
 	var event Event[T]
 	switch kind {
 	case "ADDED":
@@ -175,12 +216,9 @@ func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T],
 	default:
 		return event, fmt.Errorf("unknown watch event type %.40q", kind)
 	}
-	object, err := k.codec.Decode(format, raw)
-	if err != nil {
-		return event, &DecodeError{err}
-	}
+	object, err := decode(format, raw)
 	event.Object = object
-	return event, nil
+	return event, err
 }
 
 // query holds what every request to this target carries.
