@@ -43,15 +43,15 @@ func (in jsonReader) token() (json.Token, error) {
 // allowance is a reader that ends with an error where an object gets too big.
 type allowance struct {
 	r    io.Reader
-	left int
+	left uint64
 }
 
 func (a *allowance) Read(p []byte) (int, error) {
 	if a.left == 0 {
 		return 0, fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
 	}
-	n, err := a.r.Read(p[:min(len(p), a.left)])
-	a.left -= n
+	n, err := a.r.Read(p[:min(uint64(len(p)), a.left)])
+	a.left -= uint64(n)
 	return n, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +19,8 @@ import (
 var magic = []byte{'k', '8', 's', 0}
 
 // maxMessage bounds what one object, or one frame, may take. etcd's own limit
-// for a request is 1.5 MB unless raised.
-const maxMessage = 128 << 20
+// for a request is 1.5 MB unless raised. Tests lower it.
+var maxMessage uint64 = 128 << 20
 
 // roomy is what a buffer may keep for the next object.
 const roomy = 256 << 10
@@ -88,17 +87,12 @@ func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMet
 // metadata is no list: those of the Kubernetes API always have some.
 func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
-	if size > math.MaxInt64 {
-		return meta, fmt.Errorf("it cannot have %d bytes", size)
-	}
-	end, seen := in.offset+size, false
+	end, seen := in.offset+size, false // an end that overflows is behind us
 	for in.offset < end {
 		f, err := in.field()
 		switch {
 		case err != nil:
 			err = truncated(err)
-		case f.size > end-min(in.offset, end):
-			err = errBeyond
 		case f.number == listItems:
 			err = in.message(f, visit)
 		case f.number == listMetadata:
@@ -113,14 +107,12 @@ func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.Lis
 	}
 	switch {
 	case in.offset > end:
-		return meta, fmt.Errorf("protobuf list: %w", errBeyond)
+		return meta, errors.New("protobuf list: a field reaches beyond its end")
 	case !seen:
 		return meta, errors.New("a list was expected, but the answer has no metadata of one")
 	}
 	return meta, nil
 }
-
-var errBeyond = errors.New("a field reaches beyond its end")
 
 // readProtobufWatch calls visit with the type and object of each event until
 // the stream ends. A frame is four bytes of length, big endian, and that many
@@ -258,8 +250,8 @@ func (in *messageReader) skip(size uint64) error {
 
 // readAll reads the body of one object.
 func readAll(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
-	if err == nil && len(b) > maxMessage {
+	b, err := io.ReadAll(io.LimitReader(r, int64(maxMessage)+1))
+	if err == nil && uint64(len(b)) > maxMessage {
 		err = fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
 	}
 	return b, err

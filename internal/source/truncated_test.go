@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -174,4 +175,41 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 			t.Errorf("a few bytes of a %s took %d bytes of memory: %v", name, took, err)
 		}
 	}
+}
+
+// Nor may one object take all there is, however long the server keeps sending.
+func TestObjectsAreBounded(t *testing.T) {
+	source.LimitMessages(t, 1<<20)
+	for name, c := range map[string]struct {
+		wire wire
+		head string
+		rest byte
+	}{
+		"JSON list":     {wires[0], `{"items":["`, 'a'},
+		"JSON watch":    {wires[0], `{"type":"ADDED","object":"`, 'a'},
+		"protobuf list": {wires[1], "k8s\x00\x12\xff\xff\xff\xff\x00\x12\x81\x80\x40", 0},
+	} {
+		endless := packets{c.wire.answer(nil), func(io.Reader) io.Reader {
+			return io.LimitReader(io.MultiReader(strings.NewReader(c.head), endlessly(c.rest)), 4<<20)
+		}}
+		var err error
+		if strings.HasSuffix(name, "list") {
+			_, _, err = typed.list(t.Context(), endless, configMaps, source.ListOptions{})
+		} else {
+			_, err = typed.watch(t.Context(), endless, configMaps, source.WatchOptions{})
+		}
+		if err == nil || !strings.Contains(err.Error(), "over the limit") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// endlessly is a reader of one byte that never ends.
+type endlessly byte
+
+func (z endlessly) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(z)
+	}
+	return len(p), nil
 }
