@@ -83,8 +83,7 @@ func (g *globals) listResources(ctx context.Context, clusters []*cluster.Cluster
 			t.rows = append(t.rows, row)
 		}
 	}
-	s := newScreen(g.streams)
-	err := s.print(true, func(w io.Writer) {
+	err := g.screen.print(true, func(w io.Writer) {
 		switch {
 		case output == "json":
 			e := json.NewEncoder(w)

@@ -99,13 +99,6 @@ func statusError(resp *http.Response, body []byte) error {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	message := strings.TrimSpace(string(body))
-	// The mirror's own routes answer {"error": "…"}.
-	var plain struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(body, &plain) == nil && plain.Error != "" {
-		message = plain.Error
-	}
 	if runes := []rune(message); len(runes) > 500 {
 		message = string(runes[:500]) + "…"
 	}

@@ -18,7 +18,6 @@ import (
 // follower prints what happens to objects as informers tell it.
 type follower struct {
 	g         *globals
-	screen    *screen
 	format    newsFormat
 	needsAll  bool   // the format needs the objects, not only their metadata
 	many      bool   // there are several clusters: name them
@@ -37,7 +36,7 @@ type watched interface {
 	StatusChanged() <-chan struct{}
 }
 
-// errOnce ends one of the loops of --once.
+// errDone ends the loops of --once.
 var errDone = errors.New("done")
 
 // run follows all objects until ctx ends, the output breaks, or the server
@@ -63,7 +62,7 @@ func (f *follower) run(ctx context.Context, all []objects) error {
 	err := group.Wait()
 	synced()
 	_ = shown.Wait()
-	if flushed := f.screen.flush(); err == nil {
+	if flushed := f.g.screen.flush(); err == nil {
 		err = flushed
 	}
 	return err
@@ -130,9 +129,9 @@ func tell[T informer.Object](f *follower, o objects, e informer.Event[T]) error 
 		n.object, _ = any(e.Object).(*unstructured.Unstructured)
 		n.old, _ = any(e.Old).(*unstructured.Unstructured)
 		// The initial list goes out in large pieces, what happens then at once.
-		return f.screen.print(!e.InInitialList, func(w io.Writer) { f.format(w, n) })
+		return f.g.screen.print(!e.InInitialList, func(w io.Writer) { f.format(w, n) })
 	case informer.Synced:
-		if err := f.screen.flush(); err != nil || !f.once {
+		if err := f.g.screen.flush(); err != nil || !f.once {
 			return err
 		}
 		return errDone
@@ -149,14 +148,14 @@ func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
 		now := inf.Status()
 		if now.Errors > last.Errors && now.Phase == informer.Waiting {
 			wait := max(0, time.Until(now.Retry)).Round(time.Second / 10)
-			f.screen.say(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
+			f.g.screen.say(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
 		}
 		if now.Lists > last.Lists {
 			switch {
 			case f.since != "" && last.Lists == 0:
-				f.screen.say(fmt.Sprintf("%s: the changes since resourceVersion %s are no longer to be had, so here is all there is%s", o, f.since, because(now.LastError)))
+				f.g.screen.say(fmt.Sprintf("%s: the changes since resourceVersion %s are no longer to be had, so here is all there is%s", o, f.since, because(now.LastError)))
 			case last.Lists > 0:
-				f.screen.say(fmt.Sprintf("%s: had to list again; of what happened meanwhile only the difference is shown%s", o, because(now.LastError)))
+				f.g.screen.say(fmt.Sprintf("%s: had to list again; of what happened meanwhile only the difference is shown%s", o, because(now.LastError)))
 			}
 		}
 		last = now
@@ -178,10 +177,10 @@ func because(err error) string {
 
 // showProgress keeps a line on a terminal until all first lists are there.
 func (f *follower) showProgress(ctx context.Context, total int) {
-	if !f.screen.streams.ErrTerminal || f.since != "" {
+	if !f.g.screen.streams.ErrTerminal || f.since != "" {
 		return
 	}
-	defer f.screen.showProgress("")
+	defer f.g.screen.showProgress("")
 	tick := time.NewTimer(progressAfter)
 	defer tick.Stop()
 	for {
@@ -206,6 +205,6 @@ func (f *follower) showProgress(ctx context.Context, total int) {
 		if synced == total {
 			return
 		}
-		f.screen.showProgress(progressLine(f.what, counts))
+		f.g.screen.showProgress(progressLine(f.what, counts))
 	}
 }

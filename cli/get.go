@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/server"
 )
 
 var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
@@ -20,7 +20,7 @@ var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
 // getter prints objects as they are now.
 type getter struct {
 	g         *globals
-	screen    *screen
+	server    string
 	output    string
 	noHeaders bool
 	many      bool // there are several clusters: name them
@@ -32,12 +32,17 @@ func newGet(g *globals) *cobra.Command {
 		Use:   "get RESOURCE[,RESOURCE...] [NAME...] | RESOURCE/NAME ...",
 		Short: "Print resources as they are now",
 		Long: `Get prints objects of one or more resources: all of them, those that match
-selectors, or those that are named. It asks the cluster itself.`,
+selectors, or those that are named.
+
+It asks the cluster itself, or with --server a running "tidings serve", which
+answers from memory and leaves the cluster alone; --context then names clusters of
+that server.`,
 		Example: `  tidings get pods                           # in the context's namespace
   tidings get deploy,rs -A -o wide           # two resources, everywhere
   tidings get pod web-1 web-2 -o yaml        # by name
   tidings get pod/web-1 service/web          # the same, of several resources
-  tidings get nodes --context a --context b  # of two clusters`,
+  tidings get nodes --context a --context b  # of two clusters
+  tidings get pods -A --server http://127.0.0.1:8888`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: g.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,17 +53,21 @@ selectors, or those that are named. It asks the cluster itself.`,
 			if err != nil {
 				return err
 			}
+			if get.server != "" && (g.demo || g.kubeconfig != "") {
+				return errors.New("--server asks that server, and not what --demo or --kubeconfig mean")
+			}
 			if g.selector != "" && slices.ContainsFunc(wanted, func(w wish) bool { return w.name != "" }) {
 				return errors.New("give names or a selector, not both")
 			}
-			get.screen = newScreen(g.streams)
 			return get.run(cmd.Context(), wanted)
 		},
 	}
 	g.scopeFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&get.output, "output", "o", "table", strings.Join(getOutputs, ", "))
+	f.StringVar(&get.server, "server", "", "`URL` of a running \"tidings serve\" to ask instead of the cluster, as in http://127.0.0.1:8888")
 	f.BoolVar(&get.noHeaders, "no-headers", false, "print tables without their heads")
+	complete(cmd, "server", cobra.FixedCompletions([]string{"http://" + server.DefaultAddr}, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "output", cobra.FixedCompletions(getOutputs, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -95,58 +104,75 @@ func named(args []string) ([]wish, error) {
 	return out, nil
 }
 
-// batch is what one request brought: of one resource of one cluster.
+// batch is what was fetched of one resource of one cluster.
 type batch struct {
-	of      objects
-	page    page                         // for tables
-	objects []*unstructured.Unstructured // for the other outputs
+	cluster    string
+	resource   string // the same for all batches of a resource
+	kind       string // as it stands before a name: "deployment.apps"
+	namespace  string // where it was looked for, if it was one
+	namespaced bool
+	page       page                         // for tables
+	objects    []*unstructured.Unstructured // for the other outputs
+}
+
+// kindName is how a kind stands before a name: "deployment.apps".
+func kindName(kind, group string) string {
+	return strings.TrimSuffix(strings.ToLower(kind)+"."+group, ".")
 }
 
 // run fetches and prints what is wanted. What could not be had is in the error,
 // the rest is printed.
 func (get *getter) run(ctx context.Context, wanted []wish) error {
-	clusters, done, err := get.g.clusters(ctx)
-	if err != nil {
+	fetch := get.fromClusters
+	if get.server != "" {
+		fetch = get.fromServer
+	}
+	batches, err := fetch(ctx, wanted)
+	get.g.screen.showProgress("")
+	if ctx.Err() != nil {
 		return err
 	}
-	defer done()
-	get.many = len(clusters) > 1
+	single := len(wanted) == 1 && wanted[0].name != "" && !get.g.allNamespaces
+	return errors.Join(err, get.print(batches, single, err != nil))
+}
+
+// several notes whether there is more than one cluster to name.
+func (get *getter) several(clusters int) error {
+	get.many = clusters > 1
 	if get.many && (get.output == "json" || get.output == "yaml") {
 		return fmt.Errorf("-o %s takes one --context: an object does not say which cluster it is of", get.output)
+	}
+	return nil
+}
+
+// fromClusters asks the clusters' API servers.
+func (get *getter) fromClusters(ctx context.Context, wanted []wish) ([]batch, error) {
+	clusters, done, err := get.g.clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := get.several(len(clusters)); err != nil {
+		return nil, err
 	}
 	var batches []batch
 	var errs []error
 	for _, c := range clusters {
-		found, err := get.fetch(ctx, c, wanted)
-		batches = append(batches, found...)
-		errs = append(errs, err)
-	}
-	get.screen.showProgress("")
-	if ctx.Err() == nil {
-		single := len(wanted) == 1 && wanted[0].name != "" && !get.g.allNamespaces
-		errs = append(errs, get.print(batches, single, errors.Join(errs...) != nil))
-	}
-	return errors.Join(errs...)
-}
-
-// fetch gets what is wanted of one cluster.
-func (get *getter) fetch(ctx context.Context, c *cluster.Cluster, wanted []wish) ([]batch, error) {
-	var batches []batch
-	var errs []error
-	for _, w := range wanted {
-		found, err := get.g.find(ctx, c, []wish{w})
-		errs = append(errs, err)
-		for _, o := range found {
-			q := query{labels: get.g.selector, fields: get.g.fieldSelector}
-			if o.name != "" && get.g.allNamespaces && o.resource.Namespaced {
-				q.fields, o.name = o.fieldSelector(q.fields), ""
+		for _, w := range wanted {
+			found, err := get.g.find(ctx, c, []wish{w})
+			errs = append(errs, err)
+			for _, o := range found {
+				q := query{labels: get.g.selector, fields: get.g.fieldSelector}
+				if o.name != "" && get.g.allNamespaces && o.resource.Namespaced {
+					q.fields, o.name = o.fieldSelector(q.fields), ""
+				}
+				b, err := get.pages(ctx, o, q)
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				batches = append(batches, b)
 			}
-			b, err := get.pages(ctx, o, q)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			batches = append(batches, b)
 		}
 	}
 	return batches, errors.Join(errs...)
@@ -158,7 +184,8 @@ func (get *getter) pages(ctx context.Context, o objects, q query) (batch, error)
 	if accept == "" {
 		accept = asObjects
 	}
-	b := batch{of: o}
+	r := o.resource
+	b := batch{cluster: o.cluster.Name(), resource: r.Versioned(), kind: kindName(r.Kind, r.Group), namespace: o.namespace, namespaced: r.Namespaced}
 	wide := get.output == "wide"
 	var definitions []metav1.TableColumnDefinition
 	var received int64
@@ -191,7 +218,7 @@ func (get *getter) pages(ctx context.Context, o objects, q query) (batch, error)
 		if a.remaining >= 0 {
 			expected = received + a.remaining
 		}
-		get.screen.showProgress(progressLine(o.resource.String(), []count{{received, expected}}))
+		get.g.screen.showProgress(progressLine(o.resource.String(), []count{{received, expected}}))
 		q.next = a.next
 	}
 	if accept == asTable && b.page.columns == nil {
@@ -205,21 +232,21 @@ func (get *getter) pages(ctx context.Context, o objects, q query) (batch, error)
 func (get *getter) print(batches []batch, single, failed bool) error {
 	switch get.output {
 	case "name":
-		return get.screen.print(true, func(w io.Writer) { get.printNames(w, batches) })
+		return get.g.screen.print(true, func(w io.Writer) { get.printNames(w, batches) })
 	case "json", "yaml":
 		if single && (failed || len(batches) == 0) {
 			return nil
 		}
-		return get.screen.print(true, func(w io.Writer) { printObjects(w, batches, single, get.output) })
+		return get.g.screen.print(true, func(w io.Writer) { printObjects(w, batches, single, get.output) })
 	}
 	tables, found := get.tables(batches)
 	if !found {
 		if !failed {
-			get.screen.say("No resources found" + get.where(batches) + ".")
+			get.g.screen.say("No resources found" + get.where(batches) + ".")
 		}
 		return nil
 	}
-	return get.screen.print(true, func(w io.Writer) {
+	return get.g.screen.print(true, func(w io.Writer) {
 		for i, t := range tables {
 			if i > 0 {
 				fmt.Fprintln(w)
@@ -232,8 +259,8 @@ func (get *getter) print(batches []batch, single, failed bool) error {
 // where says where nothing was found.
 func (get *getter) where(batches []batch) string {
 	for _, b := range batches {
-		if b.of.namespace != "" {
-			return " in namespace " + b.of.namespace
+		if b.namespace != "" {
+			return " in namespace " + b.namespace
 		}
 	}
 	return ""
@@ -241,12 +268,11 @@ func (get *getter) where(batches []batch) string {
 
 func (get *getter) printNames(w io.Writer, batches []batch) {
 	for _, b := range batches {
-		kind := strings.TrimSuffix(strings.ToLower(b.of.resource.Kind)+"."+b.of.resource.Group, ".")
 		for _, u := range b.objects {
 			if get.many {
-				fmt.Fprint(w, b.of.cluster.Name(), "\t")
+				fmt.Fprint(w, b.cluster, "\t")
 			}
-			fmt.Fprintln(w, kind+"/"+u.GetName())
+			fmt.Fprintln(w, b.kind+"/"+u.GetName())
 		}
 	}
 }
@@ -256,14 +282,14 @@ func (get *getter) printNames(w io.Writer, batches []batch) {
 func (get *getter) tables(batches []batch) (tables []*table, found bool) {
 	resources := make(map[string]bool)
 	for _, b := range batches {
-		resources[b.of.resource.Versioned()] = true
+		resources[b.resource] = true
 	}
 	heads := make(map[string]*table)
 	for _, b := range batches {
 		if len(b.page.rows) == 0 {
 			continue
 		}
-		namespaces := b.of.resource.Namespaced && get.g.allNamespaces
+		namespaces := b.namespaced && get.g.allNamespaces
 		columns := slices.Clone(b.page.columns)
 		if namespaces {
 			columns = append([]string{"NAMESPACE"}, columns...)
@@ -271,7 +297,7 @@ func (get *getter) tables(batches []batch) (tables []*table, found bool) {
 		if get.many {
 			columns = append([]string{"CLUSTER"}, columns...)
 		}
-		key := b.of.resource.Versioned() + "\x00" + strings.Join(columns, "\x00")
+		key := b.resource + "\x00" + strings.Join(columns, "\x00")
 		t := heads[key]
 		if t == nil {
 			t = &table{columns: columns}
@@ -285,13 +311,13 @@ func (get *getter) tables(batches []batch) (tables []*table, found bool) {
 			found = true
 			cells := slices.Clone(r.cells)
 			if len(resources) > 1 && len(cells) > 0 {
-				cells[0] = strings.TrimSuffix(strings.ToLower(b.of.resource.Kind)+"."+b.of.resource.Group, ".") + "/" + cells[0]
+				cells[0] = b.kind + "/" + cells[0]
 			}
 			if namespaces {
 				cells = append([]string{r.namespace}, cells...)
 			}
 			if get.many {
-				cells = append([]string{b.of.cluster.Name()}, cells...)
+				cells = append([]string{b.cluster}, cells...)
 			}
 			t.rows = append(t.rows, cells)
 		}

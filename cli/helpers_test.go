@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type world struct {
 	testing.TB
 	kubeconfig string
 	clusters   []*demo.Cluster
+	hosts      []string
 }
 
 func newWorld(t testing.TB, options ...demo.Options) *world {
@@ -38,8 +40,7 @@ func newWorld(t testing.TB, options ...demo.Options) *world {
 		options = []demo.Options{{}}
 	}
 	w := &world{TB: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	config := api.NewConfig()
-	for i, o := range options {
+	for _, o := range options {
 		c := demo.New(o)
 		w.clusters = append(w.clusters, c)
 		cfg, stop, err := demo.Serve(context.Background(), c)
@@ -47,16 +48,29 @@ func newWorld(t testing.TB, options ...demo.Options) *world {
 			t.Fatal(err)
 		}
 		t.Cleanup(stop)
+		w.hosts = append(w.hosts, cfg.Host)
+	}
+	w.write(len(w.hosts))
+	return w
+}
+
+// write makes the kubeconfig name the first n clusters.
+func (w *world) write(n int) {
+	w.Helper()
+	config := api.NewConfig()
+	for i, host := range w.hosts[:n] {
 		name := string(rune('a' + i))
-		config.Clusters[name] = &api.Cluster{Server: cfg.Host}
+		config.Clusters[name] = &api.Cluster{Server: host}
 		config.AuthInfos[name] = &api.AuthInfo{}
 		config.Contexts[name] = &api.Context{Cluster: name, AuthInfo: name}
 	}
 	config.CurrentContext = "a"
-	if err := clientcmd.WriteToFile(*config, w.kubeconfig); err != nil {
-		t.Fatal(err)
+	if err := clientcmd.WriteToFile(*config, w.kubeconfig+".new"); err != nil {
+		w.Fatal(err)
 	}
-	return w
+	if err := os.Rename(w.kubeconfig+".new", w.kubeconfig); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -105,7 +119,14 @@ func (w *world) delete(name string) {
 // run runs a command to its end.
 func (w *world) run(args ...string) (out, errs string, code int) {
 	w.Helper()
-	return runIn(w.Context(), append(args, "--kubeconfig", w.kubeconfig)...)
+	return runIn(w.Context(), w.withKubeconfig(args)...)
+}
+
+func (w *world) withKubeconfig(args []string) []string {
+	if w.kubeconfig == "" {
+		return args
+	}
+	return append(args, "--kubeconfig", w.kubeconfig)
 }
 
 func runIn(ctx context.Context, args ...string) (out, errs string, code int) {
@@ -135,7 +156,7 @@ func (w *world) begin(args ...string) *session {
 	code := 0
 	go func() {
 		defer close(s.done)
-		code = cli.Run(ctx, cli.IO{Out: out, Err: errs}, append(args, "--kubeconfig", w.kubeconfig)...)
+		code = cli.Run(ctx, cli.IO{Out: out, Err: errs}, w.withKubeconfig(args)...)
 		out.Close()
 		errs.Close()
 	}()

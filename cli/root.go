@@ -17,8 +17,9 @@ import (
 // globals is what the flags that many commands have say.
 type globals struct {
 	streams   IO
+	screen    *screen
 	setLogger func(*slog.Logger)
-	log       *slog.Logger
+	log       *slog.Logger // silent unless --log-level, or the command, says otherwise
 
 	kubeconfig    string
 	contexts      []string
@@ -59,7 +60,7 @@ it. Without a cluster at hand, add --demo: an embedded one with a life of its ow
 	f.StringVarP(&g.level, "log-level", "v", "", "log to stderr what is at least debug, info, warn or error")
 	root.MarkFlagsMutuallyExclusive("demo", "kubeconfig")
 	root.MarkFlagsMutuallyExclusive("demo", "context")
-	root.AddCommand(newWatch(g), newGet(g), newAPIResources(g), newVersion(g))
+	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough
 	complete(root, "context", g.completeContexts)
@@ -80,15 +81,14 @@ func (g *globals) scopeFlags(cmd *cobra.Command) {
 
 // prepare checks what the flags say and makes the logger.
 func (g *globals) prepare() error {
-	handler := slog.DiscardHandler
+	g.log = slog.New(slog.DiscardHandler)
 	if g.level != "" {
 		var level slog.Level
 		if err := level.UnmarshalText([]byte(g.level)); err != nil {
 			return fmt.Errorf("--log-level %s: choose debug, info, warn or error", g.level)
 		}
-		handler = slog.NewTextHandler(g.streams.Err, &slog.HandlerOptions{Level: level})
+		g.logFrom(level)
 	}
-	g.log = slog.New(handler)
 	if g.setLogger != nil {
 		g.setLogger(g.log)
 	}
@@ -99,6 +99,11 @@ func (g *globals) prepare() error {
 		return fmt.Errorf("--field-selector %s: %w", g.fieldSelector, err)
 	}
 	return nil
+}
+
+// logFrom logs what is at least that important.
+func (g *globals) logFrom(level slog.Level) {
+	g.log = slog.New(slog.NewTextHandler(g.screen.remarks(), &slog.HandlerOptions{Level: level}))
 }
 
 // clusters opens what --kubeconfig, --context and --demo mean. close ends it.

@@ -49,7 +49,7 @@ func Run(ctx context.Context, streams IO, args ...string) int {
 // run is Run; logging, if not nil, gets the logger for libraries that log to a
 // global one.
 func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logger)) int {
-	g := &globals{streams: streams, setLogger: logging}
+	g := &globals{streams: streams, screen: newScreen(streams), setLogger: logging}
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetOut(streams.Out)

@@ -58,6 +58,18 @@ func (s *screen) say(text string) {
 	fmt.Fprintln(s.streams.Err, text)
 }
 
+// remarks is a writer of whole lines to Err.
+func (s *screen) remarks() io.Writer { return remarks{s} }
+
+type remarks struct{ *screen }
+
+func (r remarks) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wipe()
+	return r.streams.Err.Write(line)
+}
+
 // showProgress replaces the progress line; only a terminal shows it. Empty takes
 // it away.
 func (s *screen) showProgress(text string) {

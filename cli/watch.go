@@ -60,8 +60,7 @@ exist or may not be read. Ctrl-C ends it too, in good order.`,
 			if err != nil {
 				return err
 			}
-			f.screen = newScreen(g.streams)
-			format, ok := newsFormats(f.screen)[output]
+			format, ok := newsFormats(g.screen)[output]
 			if !ok {
 				return unknownOutput(output, watchOutputs...)
 			}
@@ -123,7 +122,7 @@ func (f *follower) watch(ctx context.Context, wanted []wish, timeout time.Durati
 func (f *follower) find(ctx context.Context, clusters []*cluster.Cluster, wanted []wish) ([]objects, error) {
 	var all []objects
 	for _, c := range clusters {
-		err := patiently(ctx, f.screen.say, func() error {
+		err := patiently(ctx, f.g.screen.say, func() error {
 			found, err := f.g.find(ctx, c, wanted)
 			if err == nil {
 				all = append(all, found...)

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/server"
+)
+
+// emptying is how long a mirror may take to empty itself at the end.
+const emptying = 10 * time.Second
+
+func newServe(g *globals) *cobra.Command {
+	var (
+		listen    string
+		resources []string
+		retain    int
+		anyone    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Mirror clusters and answer any number of readers over HTTP",
+		Long: `Serve keeps a live mirror of resources and answers reads and watches of it
+over HTTP. Dashboards, scripts and bots ask it, and the API server is left alone.
+
+It mirrors what --resource names, from the start; without, each resource from the
+first time that it is asked for. Secrets are mirrored only if named.
+
+  GET /deploy?labels[k8s-app]=kube-dns          any resource, by any of its names
+  GET /apps/v1/deployments/kube-system/coredns  by group, version and resource
+  GET /core/v1/pods?limit=100                   in pages of one state
+  GET /pods?watch=true                          server-sent events
+  GET /clusters/NAME/...                        of one of several clusters
+  GET /healthz /readyz /metrics                 and GET / lists it all
+
+With several contexts it mirrors several clusters; the first one named answers where
+a request names none. When the kubeconfig changes, clusters come, go and are
+replaced. Whoever can connect can read everything that you can, so it listens on
+the loopback interface only.`,
+		Example: `  tidings serve --demo                                  # needs no cluster
+  tidings serve                                         # the current context
+  tidings serve --resource pods --resource deploy       # these, from the start
+  tidings serve --context '*' --listen 127.0.0.1:9999   # all clusters there are
+  curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if g.level == "" {
+				g.logFrom(slog.LevelInfo)
+			}
+			if retain < 0 {
+				return fmt.Errorf("--retain %d: a number of changes is wanted", retain)
+			}
+			return g.serve(cmd.Context(), listen,
+				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Logger: g.log},
+				server.Options{InsecureServeAnyone: anyone, Version: thisBuild().Version, Logger: g.log})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&listen, "listen", server.DefaultAddr, "`address` to listen on")
+	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
+	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
+	f.BoolVar(&anyone, "insecure-serve-anyone", false, "allow an address that others can reach: whoever connects can read everything you can")
+	complete(cmd, "resource", g.completeResources)
+	return cmd
+}
+
+// defaultCluster is the first context named, if there are several.
+func defaultCluster(contexts []string) string {
+	if len(contexts) > 1 && !strings.Contains(contexts[0], "*") {
+		return contexts[0]
+	}
+	return ""
+}
+
+// serve mirrors and answers until ctx ends. What makes it useless from the start,
+// like an address in use or a kubeconfig that cannot be read, is an error.
+func (g *globals) serve(ctx context.Context, address string, mo mirror.Options, so server.Options) (err error) {
+	sets, done, err := g.sets(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	m, err := mirror.New(mo)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), emptying)
+		defer cancel()
+		err = errors.Join(err, m.Close(patience))
+	}()
+	s, err := server.New(m, so)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", address, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Serve(ctx, listener) })
+	group.Go(func() error {
+		return m.Follow(ctx, afterFirst(sets, func() {
+			g.screen.say(fmt.Sprintf("Serving on http://%s (GET / says what; Ctrl-C ends it)", listener.Addr()))
+		}))
+	})
+	group.Go(func() error { g.showMirroring(ctx, m); return nil })
+	return group.Wait()
+}
+
+// afterFirst calls then when the first step of a sequence has been dealt with.
+func afterFirst[K, V any](sequence iter.Seq2[K, V], then func()) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		first := true
+		for k, v := range sequence {
+			if !yield(k, v) {
+				return
+			}
+			if first {
+				first = false
+				then()
+			}
+		}
+	}
+}
+
+// sets are the clusters to mirror: those of the kubeconfig, for as long as it
+// changes, or the demo.
+func (g *globals) sets(ctx context.Context) (iter.Seq2[map[string]*rest.Config, error], func(), error) {
+	if !g.demo {
+		// What is wrong from the start is to be said before anything begins.
+		if _, err := cluster.FromKubeconfigs(g.kubeconfig, g.contexts); err != nil {
+			return nil, nil, err
+		}
+		return cluster.Watch(ctx, g.kubeconfig, g.contexts), func() {}, nil
+	}
+	clusters, done, err := g.clusters(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(yield func(map[string]*rest.Config, error) bool) {
+		yield(map[string]*rest.Config{clusters[0].Name(): clusters[0].Config()}, nil)
+	}, done, nil
+}
+
+// showMirroring keeps a line on a terminal while first lists are under way.
+func (g *globals) showMirroring(ctx context.Context, m *mirror.Mirror) {
+	if !g.streams.ErrTerminal {
+		return
+	}
+	defer g.screen.showProgress("")
+	tick := time.NewTicker(progressAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var counts []count
+		what := ""
+		for _, c := range m.Status().Clusters {
+			for _, r := range c.Resources {
+				if !r.Synced && r.Received > 0 {
+					counts = append(counts, count{r.Received, r.Expected})
+					what = "mirroring " + r.Name + " of " + c.Name
+				}
+			}
+		}
+		switch {
+		case len(counts) == 0:
+			g.screen.showProgress("")
+			continue
+		case len(counts) > 1:
+			what = fmt.Sprintf("mirroring %d resources", len(counts))
+		}
+		g.screen.showProgress(progressLine(what, counts))
+	}
+}

@@ -1,0 +1,204 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tidings-io/tidings/demo"
+)
+
+// serve starts a server on a free port.
+func (w *world) serve(args ...string) (*session, string) {
+	w.Helper()
+	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0", "-v", "error"}, args...)...)
+	_, rest, ok := strings.Cut(s.remark(), "http://")
+	if !ok {
+		w.Fatal("it does not say where it serves")
+	}
+	return s, "http://" + strings.Fields(rest)[0]
+}
+
+func httpGet(t testing.TB, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestServe(t *testing.T) {
+	w := newWorld(t)
+	w.create(pod("web-1"), pod("web-2", func(p *corev1.Pod) { p.Labels["app"] = "db" }))
+	s, url := w.serve("--resource", "pods")
+	for path, says := range map[string]string{
+		"/pods?labels[app]=db":        `"name":"web-2"`,
+		"/core/v1/pods/default/web-1": `"name":"web-1"`,
+		"/healthz":                    "ok",
+		"/metrics":                    "tidings_",
+		"/":                           "/deploy?labels",
+	} {
+		if code, body := httpGet(t, url+path); code != 200 || !strings.Contains(body, says) {
+			t.Errorf("%s: %d, %s", path, code, body)
+		}
+	}
+	if code, body := httpGet(t, url+"/deploy"); code != 404 {
+		t.Errorf("a resource that was not asked for: %d, %s", code, body)
+	}
+	// Ctrl-C ends it with watches open.
+	resp, err := http.Get(url + "/pods?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, _ := bufio.NewReader(resp.Body).ReadString('\n'); line == "" {
+		t.Error("the watch does not begin")
+	}
+	if code := s.stop(); code != 0 {
+		t.Errorf("it ends with %d: %s", code, drain(s.stderr))
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestGetFromServer(t *testing.T) {
+	w := newWorld(t, demo.Options{}, demo.Options{})
+	w.create(pod("web-1"), pod("web-2", func(p *corev1.Pod) { p.Namespace = "kube-system" }))
+	if _, err := w.clusters[1].Create(pod("web-3")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 700 {
+		w.create(&corev1.ConfigMap{ObjectMeta: pod(numbered("c", i)).ObjectMeta})
+	}
+	_, url := w.serve("--context", "a", "--context", "b")
+	for args, want := range map[string][]string{
+		"pods":                      {"NAME READY STATUS RESTARTS AGE", "web-1 0/1 Pending 0 *"},
+		"pods -A":                   {"NAMESPACE NAME READY STATUS RESTARTS AGE", "default web-1 0/1 Pending 0 *", "kube-system web-2 0/1 Pending 0 *"},
+		"po/web-2 -n kube-system":   {"NAME READY STATUS RESTARTS AGE", "web-2 0/1 Pending 0 *"},
+		"pods -A -o name":           {"pod/web-1", "pod/web-2"},
+		"pods --context b":          {"NAME READY STATUS RESTARTS AGE", "web-3 0/1 Pending 0 *"},
+		"pods --context * ":         {"CLUSTER NAME READY STATUS RESTARTS AGE", "a web-1 0/1 Pending 0 *", "b web-3 0/1 Pending 0 *"},
+		"ns/default,ns/kube-public": {"NAME STATUS AGE", "default Active *", "kube-public Active *"}, // not namespaced
+		"ns/default -n x":           {"NAME STATUS AGE", "default Active *"},
+		"pods,ns -l app=web":        {"NAME READY STATUS RESTARTS AGE", "pod/web-1 0/1 Pending 0 *"},
+		"cm c-0699 -o name":         {"configmap/c-0699"},
+	} {
+		out, errs, code := runIn(t.Context(), append([]string{"get", "--server", url}, strings.Fields(args)...)...)
+		if code != 0 || errs != "" {
+			t.Errorf("%s: %d, %s", args, code, errs)
+			continue
+		}
+		t.Run(args, func(t *testing.T) { check(t, out, want...) })
+	}
+	out, _, _ := runIn(t.Context(), "get", "cm", "-o", "name", "--server", strings.TrimPrefix(url, "http://"))
+	if n := strings.Count(out, "\n"); n != 700 {
+		t.Errorf("%d of 700", n)
+	}
+	out, _, _ = runIn(t.Context(), "get", "pod", "web-1", "-o", "json", "--server", url)
+	var p corev1.Pod
+	if err := json.Unmarshal([]byte(out), &p); err != nil || p.Kind != "Pod" || p.APIVersion != "v1" || p.Name != "web-1" {
+		t.Errorf("%v: %s", err, out)
+	}
+	for args, says := range map[string]string{
+		"pods x":                                `has no pods "x" in namespace default`,
+		"podz":                                  `"podz"; did you mean pods?`,
+		"pods --context z":                      "there are: a, b",
+		"pods --field-selector spec.nonsense=1": "spec.nonsense",
+		"secrets":                               "ecrets",
+	} {
+		_, errs, code := runIn(t.Context(), append([]string{"get", "--server", url}, strings.Fields(args)...)...)
+		if code != 1 || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d, %q lacks %q", args, code, errs, says)
+		}
+	}
+}
+
+// The kubeconfig changes while the server runs.
+func TestServeFollowsTheKubeconfig(t *testing.T) {
+	w := newWorld(t, demo.Options{}, demo.Options{})
+	w.write(1)
+	_, url := w.serve("--context", "*")
+	clusters := func() string {
+		out, _, _ := runIn(t.Context(), "get", "ns", "default", "-o", "name", "--context", "*", "--server", url)
+		return strings.Join(strings.Fields(out), " ")
+	}
+	await := func(want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for clusters() != want {
+			if ctx.Err() != nil {
+				t.Fatalf("it has %q, want %q", clusters(), want)
+			}
+		}
+	}
+	await("namespace/default")
+	w.write(2)
+	await("a namespace/default b namespace/default")
+	w.write(1)
+	await("namespace/default")
+}
+
+func TestServeDemo(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	w := &world{TB: t}
+	_, url := w.serve("--demo")
+	if code, body := httpGet(t, url+"/namespaces/?fieldSelector=metadata.name=kube-system"); code != 200 || !strings.Contains(body, "kube-system") {
+		t.Errorf("%d: %s", code, body)
+	}
+}
+
+func TestServeErrors(t *testing.T) {
+	w := newWorld(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for args, says := range map[string]string{
+		"--listen " + taken.Addr().String(): "address already in use",
+		"--listen 0.0.0.0:0":                "--insecure-serve-anyone",
+		"--listen nonsense":                 "--listen nonsense",
+		"--context z":                       `no context "z"`,
+		"--retain -1":                       "--retain",
+		"pods":                              "unknown command",
+	} {
+		if args != "--listen 0.0.0.0:0" && !strings.HasPrefix(args, "--listen") {
+			args += " --listen 127.0.0.1:0"
+		}
+		_, errs, code := w.run(append([]string{"serve", "-v", "error"}, strings.Fields(args)...)...)
+		if code != 1 || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d, %q lacks %q", args, code, errs, says)
+		}
+	}
+	_, errs, code := runIn(t.Context(), "serve", "--kubeconfig", "/nowhere", "--listen", "127.0.0.1:0")
+	if code != 1 || !strings.Contains(errs, "no kubeconfig found at /nowhere") || strings.Contains(errs, "Serving") {
+		t.Errorf("%d, %q", code, errs)
+	}
+	for _, address := range []string{"ftp://x", "http://", "::"} {
+		if _, errs, code := runIn(t.Context(), "get", "pods", "--server", address); code != 1 || !strings.Contains(errs, "say it like http://127.0.0.1:8888") {
+			t.Errorf("%s: %d, %q", address, code, errs)
+		}
+	}
+	if _, errs, code := runIn(t.Context(), "get", "pods", "--server", taken.Addr().String(), "--demo"); code != 1 || !strings.Contains(errs, "server") {
+		t.Errorf("%d, %q", code, errs)
+	}
+	taken.Close()
+	if _, errs, code := runIn(t.Context(), "get", "pods", "--server", taken.Addr().String()); code != 1 || !strings.Contains(errs, `is "tidings serve" running there?`) {
+		t.Errorf("%d, %q", code, errs)
+	}
+}
