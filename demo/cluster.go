@@ -90,15 +90,23 @@ func New(opts Options) *Cluster {
 	for _, b := range builtins {
 		c.register(b.resource())
 	}
-	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+	for i, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		ns := &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
 			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		}
+		if w := opts.Workload; w != nil {
+			ns.UID, ns.CreationTimestamp = w.systemNamespace(i)
+		}
 		if _, err := c.Create(ns); err != nil {
 			panic("demo: creating a system namespace: " + err.Error()) // impossible in an empty store
 		}
+	}
+	if opts.Workload != nil {
+		c.graceful = true
+		c.sim = newSimulation(c, *opts.Workload)
+		c.Compact() // what has been is history
 	}
 	return c
 }

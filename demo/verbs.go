@@ -252,7 +252,7 @@ func (c *call) serveDelete(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	rec, done, err := c.cluster.remove(c.res, c.Namespace, c.Name, opts)
+	rec, done, err := c.cluster.remove(c.res, c.Namespace, c.Name, opts, time.Now())
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (c *call) serveDeleteCollection(w http.ResponseWriter) error {
 		return err
 	}
 	for _, rec := range p.items {
-		_, _, err := c.cluster.remove(c.res, rec.obj.GetNamespace(), rec.obj.GetName(), deleteOpts)
+		_, _, err := c.cluster.remove(c.res, rec.obj.GetNamespace(), rec.obj.GetName(), deleteOpts, time.Now())
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -130,8 +131,9 @@ func (r *resource) checkName(obj Object) error {
 }
 
 // modify replaces an object by what change makes of it, in one step. change
-// must not alter the object it gets; what it returns becomes the store's. An
-// object that is being deleted goes when its last finalizer does.
+// must not alter the object it gets, but may return it for no change; what else
+// it returns becomes the store's. An object that is being deleted goes when its
+// last finalizer does.
 func (c *Cluster) modify(r *resource, namespace, name string, change func(Object) (Object, error)) (*record, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,6 +146,9 @@ func (c *Cluster) modify(r *resource, namespace, name string, change func(Object
 		return nil, err
 	}
 	old := rec.obj
+	if obj == old {
+		return rec, nil
+	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
 		return nil, errConflict(r, name)
 	}
@@ -175,7 +180,7 @@ func (c *Cluster) modify(r *resource, namespace, name string, change func(Object
 // is only marked. So is a pod while a workload plays the kubelet, which then
 // lets it terminate, and a namespace takes everything in it along. done says
 // that the object is gone.
-func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.DeleteOptions) (rec *record, done bool, err error) {
+func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.DeleteOptions, now time.Time) (rec *record, done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rec, ok := r.objects.Get(r.key(namespace, name))
@@ -189,8 +194,11 @@ func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.Delet
 		return rec, true, nil
 	}
 	var grace int64
-	if c.graceful && r.gvk.Kind == "Pod" && r.typed {
+	if pod, ok := rec.obj.(*corev1.Pod); ok && c.graceful && onNode(pod) {
 		grace = 30
+		if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+			grace = *s
+		}
 		if opts.GracePeriodSeconds != nil {
 			grace = *opts.GracePeriodSeconds
 		}
@@ -200,7 +208,7 @@ func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.Delet
 			return rec, false, nil
 		}
 		obj := rec.obj.DeepCopyObject().(Object)
-		at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+		at := metav1.NewTime(now.Add(time.Duration(grace) * time.Second).Truncate(time.Second))
 		obj.SetDeletionTimestamp(&at)
 		obj.SetDeletionGracePeriodSeconds(&grace)
 		return c.commit(r, watch.Modified, rec, obj), false, nil
@@ -209,6 +217,11 @@ func (c *Cluster) remove(r *resource, namespace, name string, opts *metav1.Delet
 		c.emptyNamespace(name)
 	}
 	return c.commit(r, watch.Deleted, rec, shallow(rec.obj)), true, nil
+}
+
+// onNode reports that a pod has a kubelet that has to let go of it.
+func onNode(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
 func precondition(r *resource, obj Object, p *metav1.Preconditions) error {

@@ -1,0 +1,310 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// people are those who change things, and bad luck.
+type people struct {
+	tags    map[string][]string // known to work, by image repository
+	base    map[ref]int32       // replicas of a Deployment before anybody scaled it
+	busy    map[ref]bool        // Deployments that somebody works on
+	ticking map[types.UID]bool  // CronJobs whose clock runs
+	reviews int                 // preview environments made so far
+}
+
+func (p *people) init() {
+	p.tags = map[string][]string{}
+	p.base = map[ref]int32{}
+	p.busy = map[ref]bool{}
+	p.ticking = map[types.UID]bool{}
+}
+
+// beginActivity lets everything happen that happens in a company. With more
+// pods more happens.
+func (s *simulation) beginActivity() {
+	for _, a := range s.catalog() {
+		if a.mayFail {
+			s.tags[a.image] = a.tags
+		}
+	}
+	for _, d := range all[*appsv1.Deployment](s, gvrDeployments, "") {
+		if s.isOurs(d) {
+			s.people.base[ref{gvrDeployments, d.Namespace, d.Name}] = replicasOf(d.Spec.Replicas)
+		}
+	}
+	size := float64(s.w.Pods) / 200
+	every := func(d time.Duration) time.Duration { return max(time.Duration(float64(d)/size), 10*time.Millisecond) }
+	s.often(every(2*time.Minute), s.rollOut)
+	s.often(every(time.Minute), s.autoscale)
+	s.often(every(time.Minute), s.crashSomething)
+	s.often(every(time.Minute), s.changeConfig)
+	s.often(every(2*time.Minute), s.deleteSomething)
+	s.often(every(6*time.Minute), s.evictSomething)
+	s.often(every(8*time.Minute), s.breakSomething)
+	s.often(every(6*time.Minute), s.previewEnvironment)
+	s.often(every(5*time.Minute), s.migrate)
+	s.often(12*time.Minute, s.troubleNode)
+	s.after(time.Minute, s.expireEvents)
+}
+
+// isOurs reports that people may play with a Deployment.
+func (s *simulation) isOurs(d *appsv1.Deployment) bool {
+	repository, _ := imageParts(mainImage(d.Spec.Template.Spec))
+	return len(s.tags[repository]) > 0
+}
+
+func mainImage(spec corev1.PodSpec) string {
+	if len(spec.Containers) == 0 {
+		return ""
+	}
+	return spec.Containers[0].Image
+}
+
+// idleDeployment is one of ours that nobody works on and that is complete.
+func (s *simulation) idleDeployment() (*appsv1.Deployment, ref, bool) {
+	var idle []*appsv1.Deployment
+	for _, d := range all[*appsv1.Deployment](s, gvrDeployments, "") {
+		r := ref{gvrDeployments, d.Namespace, d.Name}
+		if _, known := s.people.base[r]; known && s.isOurs(d) && !s.busy[r] && d.Status.AvailableReplicas == replicasOf(d.Spec.Replicas) {
+			idle = append(idle, d)
+		}
+	}
+	d, ok := pick(s, idle)
+	if !ok {
+		return nil, ref{}, false
+	}
+	return d, ref{gvrDeployments, d.Namespace, d.Name}, true
+}
+
+func (s *simulation) setImage(r ref, image string) {
+	mutate(s, r, func(d *appsv1.Deployment) {
+		if mainImage(d.Spec.Template.Spec) == "" {
+			return
+		}
+		d.Spec.Template.Spec.Containers[0].Image = image
+		d.Generation++
+		d.Annotations = copyMap(d.Annotations)
+		d.Annotations["kubernetes.io/change-cause"] = "image updated to " + image
+		s.manage(d, gvkDeployment, "argocd-controller")
+	})
+}
+
+// rollOut brings the next version of something out.
+func (s *simulation) rollOut() {
+	d, r, ok := s.idleDeployment()
+	if !ok {
+		return
+	}
+	repository, tag := imageParts(mainImage(d.Spec.Template.Spec))
+	tags := s.tags[repository]
+	if len(tags) == 0 {
+		return
+	}
+	s.setImage(r, repository+":"+tags[(slices.Index(tags, tag)+1)%len(tags)])
+}
+
+// breakSomething brings a version out that does not work, which somebody
+// notices after a while and takes back.
+func (s *simulation) breakSomething() {
+	d, r, ok := s.idleDeployment()
+	if !ok {
+		return
+	}
+	good := mainImage(d.Spec.Template.Spec)
+	repository, tag := imageParts(good)
+	bad := repository + ":" + tag + "-rc." + strconv.Itoa(1+s.rng.IntN(9))
+	s.broken[bad] = crashes
+	if s.chance(0.4) {
+		s.broken[bad] = cannotPull
+	}
+	s.busy[r] = true
+	s.setImage(r, bad)
+	s.after(s.between(time.Minute, 3*time.Minute), func() {
+		delete(s.busy, r)
+		if d, ok := get[*appsv1.Deployment](s, r); ok && mainImage(d.Spec.Template.Spec) == bad {
+			s.setImage(r, good)
+		}
+		s.after(10*time.Minute, func() { delete(s.broken, bad) })
+	})
+}
+
+// autoscale is the horizontal autoscaler: replicas wander around what was
+// asked for.
+func (s *simulation) autoscale() {
+	d, r, ok := s.idleDeployment()
+	if !ok {
+		return
+	}
+	base, now := s.people.base[r], replicasOf(d.Spec.Replicas)
+	step := max(1, base/5)
+	if s.chance(0.5) {
+		step = -step
+	}
+	to := min(max(now+step, max(1, base*2/3)), base*4/3+1)
+	if to == now {
+		return
+	}
+	mutate(s, r, func(d *appsv1.Deployment) {
+		d.Spec.Replicas = &to
+		d.Generation++
+	})
+}
+
+// somePod is a random pod of ours that serves.
+func (s *simulation) somePod() (*corev1.Pod, bool) {
+	var pods []*corev1.Pod
+	for _, pod := range all[*corev1.Pod](s, gvrPods, "") {
+		owner := metav1.GetControllerOf(pod)
+		repository, _ := imageParts(mainImage(pod.Spec))
+		if owner != nil && owner.Kind == "ReplicaSet" && len(s.tags[repository]) > 0 && pod.DeletionTimestamp == nil && isReady(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pick(s, pods)
+}
+
+// crashSomething has a pod crash: mostly once, sometimes again and again
+// until it recovers.
+func (s *simulation) crashSomething() {
+	pod, ok := s.somePod()
+	if !ok {
+		return
+	}
+	life := s.lives[pod.UID]
+	if life == nil {
+		return
+	}
+	how := crashed
+	if s.chance(0.4) {
+		how = oomKilled
+	}
+	if s.chance(0.3) {
+		life.crashes = 2 + s.rng.IntN(3)
+	}
+	s.crash(life, pod, how)
+}
+
+func (s *simulation) evictSomething() {
+	if pod, ok := s.somePod(); ok {
+		s.evict(pod)
+	}
+}
+
+func (s *simulation) deleteSomething() {
+	if pod, ok := s.somePod(); ok {
+		s.remove(podRef(pod))
+	}
+}
+
+// changeConfig edits a ConfigMap, or renews what a controller keeps in one.
+func (s *simulation) changeConfig() {
+	r := ref{gvrConfigMaps, "monitoring", "rules"}
+	rules := func(cm *corev1.ConfigMap) {
+		cm.Data["alerts.yml"] = fmt.Sprintf("groups:\n- name: shop\n  rules:\n  - alert: HighErrorRate\n    expr: rate(http_errors_total[5m]) > %0.3f\n    for: %dm\n", 0.01+s.rng.Float64()/20, 1+s.rng.IntN(10))
+	}
+	if s.chance(0.5) {
+		r = ref{gvrConfigMaps, "shop", "frontend"}
+		rules = func(cm *corev1.ConfigMap) {
+			cm.Data = copyMap(cm.Data)
+			cm.Data["banner"] = fmt.Sprintf("Free shipping from %d €", 10+5*s.rng.IntN(10))
+		}
+	}
+	if mutate(s, r, rules) {
+		return
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: r.name, Namespace: r.namespace}, Data: map[string]string{}}
+	rules(cm)
+	s.manage(cm, corev1.SchemeGroupVersion.WithKind("ConfigMap"), "kubectl-edit")
+	create(s, gvrConfigMaps, cm)
+}
+
+// previewEnvironment is a namespace with a copy of the frontend for somebody
+// to look at, which goes again.
+func (s *simulation) previewEnvironment() {
+	s.reviews++
+	name := fmt.Sprintf("preview-%d", 1000+s.reviews)
+	s.ensureNamespace(name, map[string]string{"team": "shop", "purpose": "preview"})
+	image := "registry.example.com/shop/frontend"
+	for _, part := range []string{"frontend", "catalog"} {
+		a := app{
+			namespace: name, name: part, image: image, tags: []string{"pr-" + strconv.Itoa(1000+s.reviews)},
+			replicas: 1, port: 8080, cpu: "50m", memory: "128Mi", config: map[string]string{"theme": "preview"},
+		}
+		s.install(a)
+	}
+	s.after(s.between(4*time.Minute, 9*time.Minute), func() { s.closeNamespace(name) })
+}
+
+// closeNamespace deletes a namespace the long way: it terminates until
+// everything in it has gone.
+func (s *simulation) closeNamespace(name string) {
+	mutateStatus(s, ref{gvrNamespaces, "", name}, "kube-controller-manager", func(ns *corev1.Namespace) {
+		ns.DeletionTimestamp = ptr(s.stamp())
+		ns.Status.Phase = corev1.NamespaceTerminating
+	})
+	for _, d := range all[*appsv1.Deployment](s, gvrDeployments, name) {
+		s.removeNow(ref{gvrDeployments, d.Namespace, d.Name})
+	}
+	for _, svc := range all[*corev1.Service](s, gvrServices, name) {
+		s.removeNow(ref{gvrServices, svc.Namespace, svc.Name})
+	}
+	var wait func()
+	wait = func() {
+		if len(all[*corev1.Pod](s, gvrPods, name)) > 0 {
+			s.after(2*time.Second, wait)
+			return
+		}
+		s.remove(ref{gvrNamespaces, "", name})
+	}
+	s.after(5*time.Second, wait)
+}
+
+// migrate runs a Job by hand, with several pods at a time.
+func (s *simulation) migrate() {
+	a := app{namespace: "payments", name: "db-migrate", image: "registry.example.com/payments/db-migrate", tags: []string{"1.0.0"}, kind: "Job", cpu: "100m", memory: "128Mi"}
+	if _, ok := get[*corev1.Namespace](s, ref{gvrNamespaces, "", a.namespace}); !ok {
+		return
+	}
+	tmpl := s.template(a)
+	tmpl.Spec.RestartPolicy = corev1.RestartPolicyNever
+	tmpl.Spec.ServiceAccountName, tmpl.Spec.DeprecatedServiceAccount = "default", "default"
+	tmpl.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: apiresource.MustParse("256Mi")}
+	job := &batchv1.Job{
+		ObjectMeta: a.meta("db-migrate-" + s.suffix(5)),
+		Spec: batchv1.JobSpec{
+			Completions: ptr(int32(3)), Parallelism: ptr(int32(2)), BackoffLimit: ptr(int32(2)), TTLSecondsAfterFinished: ptr(int32(180)),
+			CompletionMode: ptr(batchv1.NonIndexedCompletion), Suspend: ptr(false), Template: tmpl,
+		},
+	}
+	s.manage(job, gvkJob, "argocd-controller")
+	create(s, gvrJobs, job)
+}
+
+// troubleNode loses sight of a node, or replaces it.
+func (s *simulation) troubleNode() {
+	var workers []*corev1.Node
+	for _, node := range all[*corev1.Node](s, gvrNodes, "") {
+		if node.Name != controlPlane && schedulable(node) {
+			workers = append(workers, node)
+		}
+	}
+	node, ok := pick(s, workers)
+	switch {
+	case !ok || len(workers) < 2:
+	case s.chance(0.5):
+		s.loseNode(node)
+	default:
+		s.replaceNode(node)
+	}
+}
