@@ -24,16 +24,17 @@ func (c cache) ready(ctx context.Context, q Query) (*keeper, error) {
 
 // pin returns the newest state, to be released.
 func (c cache) pin(ctx context.Context, q Query) (*keeper, *informer.View[*codec.Raw], error) {
-	k, err := c.ready(ctx, q)
-	if err != nil {
-		return nil, nil, err
+	for {
+		k, err := c.ready(ctx, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		view := k.informer.View()
+		if view.Synced() {
+			return k, view, nil
+		}
+		view.Release() // emptied this very moment
 	}
-	view := k.informer.View()
-	if !view.Synced() { // emptied meanwhile
-		view.Release()
-		return nil, nil, context.Cause(k.ctx)
-	}
-	return k, view, nil
 }
 
 // Get implements [Data].
@@ -55,6 +56,15 @@ func (c cache) List(ctx context.Context, q Query, each func(*Object) error) (Lis
 	if q.Continue != "" {
 		return c.next(ctx, q, each)
 	}
+	k, err := c.ready(ctx, q)
+	if err != nil {
+		return ListMeta{}, err
+	}
+	if q.Labels != nil {
+		// Nothing is read here: this has the informer make the indexes that
+		// the view is then searched by.
+		k.informer.List(informer.Query{Labels: q.Labels, After: afterAll})
+	}
 	k, view, err := c.pin(ctx, q)
 	if err != nil {
 		return ListMeta{}, err
@@ -75,6 +85,9 @@ func (c cache) List(ctx context.Context, q Query, each func(*Object) error) (Lis
 	found = c.cut(q, at, found, &meta)
 	return meta, tell(found, each)
 }
+
+// afterAll is behind every key.
+const afterAll = "\xff"
 
 // next lists the page that a continue token means.
 func (c cache) next(ctx context.Context, q Query, each func(*Object) error) (ListMeta, error) {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
@@ -53,31 +51,27 @@ func (k *keeper) run() {
 	}
 	k.cancel(err)
 	parts.Wait()
-	// Nothing hands out the objects any more; let go of them.
+	// Nothing hands out the objects any more; let go of them, and first of the
+	// states held, for which the store would keep what it drops.
+	k.member.mirror.snapshots.clear(func(of *keeper) bool { return of == k })
 	if empty := k.informer.Empty(context.Background()); empty != nil {
 		k.member.mirror.log.Error("cannot empty an informer", "cluster", k.member.name, "resource", k.resource.String(), "err", empty)
 	}
-	k.member.mirror.snapshots.clear(func(of *keeper) bool { return of == k })
 	k.err, k.ended = err, time.Now()
 	close(k.done)
 }
 
 // mind watches for the one trouble that does not pass by itself: the cluster
-// no longer serves the resource, because its definition was deleted.
+// no longer serves the resource, because its definition was deleted. The
+// informer would wait for it to come back; whoever reads is better told.
 func (k *keeper) mind() {
 	for k.ctx.Err() == nil {
 		changed := k.informer.StatusChanged()
-		status := k.informer.Status()
-		if status.Phase == informer.Waiting && apierrors.IsNotFound(status.LastError) {
-			k.member.cluster.Invalidate()
-			_, err := k.member.cluster.ResourceFor(k.ctx, k.resource.GVR())
-			unknown := (*cluster.NotFoundError)(nil)
-			if errors.As(err, &unknown) && unknown.Failed[k.resource.GroupVersion()] == nil {
-				k.member.mirror.log.Info("the cluster no longer serves a resource", "cluster", k.member.name, "resource", k.resource.String())
-				k.member.retire(k)
-				k.cancel(errUnserved)
-				return
-			}
+		if k.status().Phase == informer.Gone {
+			k.member.mirror.log.Info("the cluster no longer serves a resource", "cluster", k.member.name, "resource", k.resource.String())
+			k.member.retire(k)
+			k.cancel(errUnserved)
+			return
 		}
 		select {
 		case <-changed:

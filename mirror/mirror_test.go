@@ -94,6 +94,7 @@ func TestStartsOnFirstUseAndOnce(t *testing.T) {
 		for range 10 {
 			r.must(<-done)
 		}
+		synctest.Wait()
 		if n := r.server.Count("list", configMaps); n != 1 {
 			t.Errorf("%d lists for ten first readers", n)
 		}

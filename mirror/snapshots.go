@@ -59,7 +59,10 @@ func (s *snapshots) hold(k *keeper, view *informer.View[*codec.Raw]) uint64 {
 	}
 	s.last++
 	made := &snapshot{id: s.last, keeper: k, view: view, used: time.Now()}
-	made.expiry = time.AfterFunc(s.ttl, func() { s.expire(made) })
+	// By id: a timer that was stopped may stay with the runtime until it would
+	// have fired, and must not keep the state for so long.
+	id := made.id
+	made.expiry = time.AfterFunc(s.ttl, func() { s.expire(id) })
 	s.byID[made.id] = made
 	if at.resourceVersion != "" { // else nothing says that another state is the same
 		s.same[at] = made
@@ -104,10 +107,10 @@ func (s *snapshots) done(x *snapshot) {
 
 // expire is called when a snapshot has not been used for some time. The timer
 // may have been overtaken by a use.
-func (s *snapshots) expire(x *snapshot) {
+func (s *snapshots) expire(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(x.used) >= s.ttl {
+	if x := s.byID[id]; x != nil && time.Since(x.used) >= s.ttl {
 		s.remove(x)
 	}
 }

@@ -51,8 +51,11 @@ func stateOf(c mirror.ClusterStatus) clusterState {
 	for _, r := range c.Resources {
 		state := resourceState{Synced: r.Synced, Required: r.Required, Phase: r.Phase, Objects: r.Objects}
 		trouble := r.Err
-		if r.Phase == informer.Waiting && trouble == nil {
-			trouble = r.LastError
+		switch r.Phase {
+		case informer.Waiting, informer.Denied, informer.Gone:
+			if trouble == nil {
+				trouble = r.LastError
+			}
 		}
 		if !r.Synced {
 			state.progress = progressOf(&r.Status)
