@@ -19,8 +19,8 @@ type Factory struct {
 
 	mu        sync.Mutex
 	cluster   *cluster.Cluster
-	informers map[share]Managed
-	order     []share
+	informers map[sharing]Managed
+	order     []sharing
 }
 
 // Managed is what every informer can do, whatever it keeps.
@@ -33,17 +33,17 @@ type Managed interface {
 	Status() Status
 }
 
-// share is what two askers must have in common to share an informer.
-type share struct {
+// sharing is what two askers must have in common to share an informer.
+type sharing struct {
 	kept                                       reflect.Type
 	resource, namespaces, labels, fields, from string
-	managedFields                              bool
+	managedFields, unshared                    bool
 	own                                        int // not 0 for one that is not shared
 }
 
 // NewFactory returns a factory whose informers all have opts.
 func NewFactory(c *cluster.Cluster, opts ...Option) *Factory {
-	return &Factory{cluster: c, opts: opts, informers: map[share]Managed{}}
+	return &Factory{cluster: c, opts: opts, informers: map[sharing]Managed{}}
 }
 
 // For returns the factory's informer of T with these options beside the
@@ -56,7 +56,7 @@ func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	key := share{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, 0}
+	key := sharing{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, 0}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o.filter != nil || o.transform != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/reflector"
+	"github.com/tidings-io/tidings/internal/share"
 	"github.com/tidings-io/tidings/internal/source"
 )
 
@@ -65,6 +66,9 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
 	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*context.CancelFunc]struct{}{}}
+	if !o.unshared {
+		o.codec.Share = share.New()
+	}
 	store := indexer.Options[T]{Retain: o.retain}
 	if len(o.namespaces) > 1 {
 		store.Namespaces = o.namespaces
@@ -310,6 +314,9 @@ func (inf *Informer[T]) Empty(ctx context.Context) error {
 		return fmt.Errorf("empty the informer of %s: %w", inf.describe(), ErrStarted)
 	}
 	inf.store.Empty()
+	if inf.opts.codec.Share != nil {
+		inf.opts.codec.Share.Forget()
+	}
 	// Handlers do not run now, but what they have not been told would keep the
 	// objects alive: tell them.
 	for _, h := range inf.handlers {

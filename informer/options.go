@@ -28,6 +28,7 @@ type options struct {
 	retain     int
 	scheme     *runtime.Scheme
 	codec      codec.Options
+	unshared   bool
 	logger     *slog.Logger
 	transform  any // func(T) (T, error)
 	filter     any // func(T) bool
@@ -136,6 +137,14 @@ func PageSize(n int64) Option {
 // otherwise dropped: it is often half of an object.
 func KeepManagedFields() Option {
 	return func(o *options) error { o.codec.KeepManagedFields = true; return nil }
+}
+
+// Unshared keeps each object of a Go type by itself. Otherwise equal parts of
+// objects are the same memory: containers, volumes, labels and whatever else the
+// pods of a ReplicaSet have in common, which halves the heap or better and cannot
+// be seen by those who only read. It costs about a third more time to decode.
+func Unshared() Option {
+	return func(o *options) error { o.unshared = true; return nil }
 }
 
 // WithScheme is where the kinds of Go types are looked up. The default knows

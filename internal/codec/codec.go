@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
+
+	"github.com/tidings-io/tidings/internal/share"
 )
 
 // Format is how bytes on the wire are encoded.
@@ -41,6 +43,8 @@ type Options struct {
 	// KeepManagedFields keeps metadata.managedFields, the record of who set
 	// which field: often half of an object, and of no use to its readers.
 	KeepManagedFields bool
+	// Share, if not nil, makes typed objects have equal parts in common.
+	Share *share.Table
 }
 
 const (
@@ -123,11 +127,14 @@ func (c typed[T]) Accept(bool) string {
 
 func (c typed[T]) Decode(format Format, raw []byte) (T, error) {
 	out := reflect.New(c.elem).Interface()
-	if err := decode(format, raw, out); err != nil {
+	if err := c.opts.decode(format, raw, out); err != nil {
 		var none T
 		return none, err
 	}
 	finish(out.(object), c.gvk, c.opts)
+	if c.opts.Share != nil {
+		c.opts.Share.Object(out)
+	}
 	return out.(T), nil
 }
 
@@ -144,7 +151,7 @@ func (c dynamic) Decode(format Format, raw []byte) (*unstructured.Unstructured, 
 		return nil, fmt.Errorf("unstructured objects are read from JSON only")
 	}
 	out := &unstructured.Unstructured{}
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &out.Object); err != nil {
+	if err := c.opts.decode(format, raw, &out.Object); err != nil {
 		return nil, err
 	}
 	if out.Object == nil {
@@ -171,14 +178,18 @@ func (c metadata) Accept(list bool) string {
 
 func (c metadata) Decode(format Format, raw []byte) (*metav1.PartialObjectMetadata, error) {
 	out := &metav1.PartialObjectMetadata{}
-	if err := decode(format, raw, out); err != nil {
+	if err := c.opts.decode(format, raw, out); err != nil {
 		return nil, err
 	}
 	finish(out, c.gvk, c.opts)
 	return out, nil
 }
 
-func decode(format Format, raw []byte, into any) error {
+// decode reads an object but for what the options drop.
+func (o Options) decode(format Format, raw []byte, into any) error {
+	if !o.KeepManagedFields {
+		raw = withoutManagedFields(format, raw)
+	}
 	switch format {
 	case Protobuf:
 		m, ok := into.(unmarshaler)
