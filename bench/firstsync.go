@@ -32,6 +32,7 @@ var firstSync = line{
 		{"client-go, typed", clientGoSync},
 		{"tidings, typed", tidingsSync[*corev1.Pod]()},
 		{"tidings, typed, managedFields kept", tidingsSync[*corev1.Pod](informer.KeepManagedFields())},
+		{"tidings, typed, nothing shared", tidingsSync[*corev1.Pod](informer.Unshared())},
 		{"tidings, unstructured", tidingsSync[*unstructured.Unstructured](informer.Resource("pods"))},
 		{"tidings, metadata only", tidingsSync[*metav1.PartialObjectMetadata](informer.Resource("pods"))},
 		{"tidings, raw JSON (what the server keeps)", tidingsSync[*codec.Raw](informer.Resource("pods"))},
