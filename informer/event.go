@@ -64,6 +64,10 @@ type Event[T Object] struct {
 	// resume at its ResourceVersion and miss nothing, see [Informer.EventsSince].
 	// The events of one list are resumable only at its end.
 	Resumable bool
+	// Folded says that the event stands for several, see [FoldAfter]: what is
+	// told from the last Resumable event to the next is then not what somebody
+	// who resumes in between will be told.
+	Folded bool
 
 	version uint64
 }
@@ -82,6 +86,6 @@ func (e Event[T]) ResourceVersion() string {
 func event[T Object](e processor.Event[T]) Event[T] {
 	return Event[T]{
 		Type: EventType(e.Type), Object: e.Object, Old: e.Old,
-		InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, version: e.Version,
+		InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.Version,
 	}
 }

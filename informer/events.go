@@ -45,6 +45,12 @@ func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string,
 	return func(yield func(Event[T]) bool) { inf.follow(ctx, f, yield) }, nil
 }
 
+// loop is somebody's range over events.
+type loop struct {
+	cancel context.CancelFunc
+	status func() processor.Status
+}
+
 // follow runs f in the caller's goroutine until ctx ends or the informer is
 // refused.
 func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yield func(Event[T]) bool) {
@@ -52,14 +58,15 @@ func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yi
 	defer cancel()
 	defer f.Release()
 	inf.mu.Lock()
-	inf.loops[&cancel] = struct{}{}
+	l := &loop{cancel, f.Status}
+	inf.loops[l] = struct{}{}
 	if ended(inf.runDone()) && inf.run != nil && inf.run.err != nil {
 		cancel()
 	}
 	inf.mu.Unlock()
 	defer func() {
 		inf.mu.Lock()
-		delete(inf.loops, &cancel)
+		delete(inf.loops, l)
 		inf.mu.Unlock()
 	}()
 	f.Run(ctx, false, func(e processor.Event[T]) bool { return yield(event(e)) })

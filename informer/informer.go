@@ -32,7 +32,7 @@ type Informer[T Object] struct {
 	run      *run[T] // the present or the last one; nil before the first
 	handlers []*Registration
 	changed  chan struct{} // closed and renewed when there is news of the status
-	loops    map[*context.CancelFunc]struct{}
+	loops    map[*loop]struct{}
 }
 
 // scoped is where one scope of an informer comes from.
@@ -65,7 +65,7 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if o.retain > 0 && len(o.namespaces) > 1 {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
-	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*context.CancelFunc]struct{}{}}
+	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*loop]struct{}{}}
 	if !o.unshared {
 		o.codec.Share = share.New()
 	}
@@ -271,8 +271,8 @@ func (inf *Informer[T]) broadcast() {
 	close(inf.changed)
 	inf.changed = make(chan struct{})
 	if inf.run != nil && ended(inf.runDone()) && inf.run.err != nil { // nothing more will come: let the loops end
-		for cancel := range inf.loops {
-			(*cancel)()
+		for l := range inf.loops {
+			l.cancel()
 		}
 	}
 }

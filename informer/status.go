@@ -53,7 +53,8 @@ type Status struct {
 	Received, Expected int64
 	LastContact        time.Time // when the server was last heard of
 
-	// Lag is the number of events that wait for the slowest handler.
+	// Lag is the number of events that the slowest handler or loop has not come
+	// to.
 	Lag uint64
 
 	phase reflector.Phase
@@ -74,6 +75,9 @@ func (inf *Informer[T]) Status() Status {
 	}
 	inf.mu.Lock()
 	r := inf.run
+	for l := range inf.loops {
+		s.Lag = max(s.Lag, l.status().Lag)
+	}
 	inf.mu.Unlock()
 	if r == nil {
 		return s

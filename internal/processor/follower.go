@@ -33,6 +33,7 @@ type Event[T object.Object] struct {
 	Initial     bool   // of the initial list
 	Unseen      bool   // a deletion found out later
 	Resumable   bool   // a follower that comes back to Version misses nothing
+	Folded      bool   // stands for several events, or comes out of turn among such
 	Version     uint64 // of the store once the event had happened
 }
 
@@ -299,7 +300,7 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 		out := Event[T]{
 			Type: Type(e.Type), Object: e.Object, Old: e.Old,
 			Initial: e.Initial, Unseen: e.Unseen, Version: e.ResourceVersion,
-			Resumable: i+1 == len(b.Events),
+			Resumable: i+1 == len(b.Events), Folded: b.Kind == changelog.Folded,
 		}
 		if b.Kind == changelog.Changes {
 			if e.ResourceVersion <= f.seen && f.seen != 0 {

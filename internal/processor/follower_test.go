@@ -305,5 +305,8 @@ func TestFoldKeepsWhatCounts(t *testing.T) {
 		if told[0].Resumable || !told[2].Resumable {
 			t.Error("a folded backlog can be resumed from at its end, and only there")
 		}
+		if !told[0].Folded || !told[2].Folded {
+			t.Error("folded events do not say so")
+		}
 	})
 }
