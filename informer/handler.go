@@ -56,6 +56,12 @@ func Resync(period time.Duration) FollowOption {
 	return func(o *processor.Options) { o.Resync = period }
 }
 
+// Named gives a handler a name, to be found by in logs, in [Status] and in
+// metrics. Two handlers of one informer should not have the same.
+func Named(name string) FollowOption {
+	return func(o *processor.Options) { o.Name = name }
+}
+
 // WithBookmarks also tells of [Bookmark] events.
 func WithBookmarks() FollowOption {
 	return func(o *processor.Options) { o.Bookmarks = true }
@@ -95,6 +101,8 @@ type Registration struct {
 
 // HandlerStatus is what there is to know about a handler at one moment.
 type HandlerStatus struct {
+	// Name is what [Named] calls it.
+	Name string
 	// Delivered counts the events the handler has been given.
 	Delivered uint64
 	// Lag is the number of changes of the store it has not been told of.
@@ -207,7 +215,8 @@ func (r *Registration) wait(ctx context.Context) error {
 // A panic in h is reported to the logger with its stack and counted; h goes on
 // with the next event.
 func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registration {
-	f := processor.Follow(inf.store, newFollowOptions(opts))
+	o := newFollowOptions(opts)
+	f := processor.Follow(inf.store, o)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
 	tell := func(e processor.Event[T]) (more bool) {
@@ -217,7 +226,7 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)
-				inf.log().Warn("a handler panicked; it goes on with the next event", "event", EventType(e.Type).String(), "panic", what, "stack", string(debug.Stack()))
+				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", EventType(e.Type).String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
 		h.Handle(event(e))
@@ -230,7 +239,7 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 		release: f.Release,
 		status: func() HandlerStatus {
 			s := f.Status()
-			out := HandlerStatus{Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
+			out := HandlerStatus{Name: o.Name, Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
 			if what := last.Load(); what != nil {
 				out.LastPanic = *what
 			}

@@ -56,6 +56,8 @@ type Status struct {
 	// Lag is the number of events that the slowest handler or loop has not come
 	// to.
 	Lag uint64
+	// Handlers are those that are registered, in that order.
+	Handlers []HandlerStatus
 
 	phase reflector.Phase
 }
@@ -71,7 +73,9 @@ func (inf *Informer[T]) Status() Status {
 		Expected:        -1,
 	}
 	for _, h := range inf.registered() {
-		s.Lag = max(s.Lag, h.status().Lag)
+		status := h.status()
+		s.Handlers = append(s.Handlers, status)
+		s.Lag = max(s.Lag, status.Lag)
 	}
 	inf.mu.Lock()
 	r := inf.run

@@ -39,6 +39,7 @@ type Event[T object.Object] struct {
 
 // Options of a follower. The zero value is usable.
 type Options struct {
+	Name      string        // for those who look at it
 	Resync    time.Duration // 0: never
 	Bookmarks bool
 	// Fold is the number of events that may wait before they are folded to the

@@ -1,0 +1,138 @@
+// Package metrics shows the state of informers to Prometheus. Everything is read
+// when Prometheus asks, from [informer.Informer.Status]: an informer counts
+// nothing twice and knows nothing of Prometheus, and another system of metrics
+// needs no more than a package like this one.
+//
+//	registry.MustRegister(metrics.NewCollector(metrics.Of(pods, services)))
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidings-io/tidings/informer"
+)
+
+// Of reads the status of informers.
+func Of(informers ...interface{ Status() informer.Status }) func() []informer.Status {
+	return func() []informer.Status {
+		all := make([]informer.Status, len(informers))
+		for i, inf := range informers {
+			all[i] = inf.Status()
+		}
+		return all
+	}
+}
+
+// OfFactory reads the status of whatever informers a factory has at the time.
+func OfFactory(f *informer.Factory) func() []informer.Status {
+	return func() (all []informer.Status) {
+		for _, inf := range f.Informers() {
+			all = append(all, inf.Status())
+		}
+		return all
+	}
+}
+
+// measure is one metric of something that has a status.
+type measure[S any] struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(S) (v float64, known bool)
+}
+
+var labels = []string{"cluster", "group", "version", "resource", "namespace"}
+
+func of[S any](labels []string, name, help string, kind prometheus.ValueType, value func(S) (float64, bool)) measure[S] {
+	return measure[S]{prometheus.NewDesc("tidings_"+name, help, labels, nil), kind, value}
+}
+
+func gauge(name, help string, value func(informer.Status) (float64, bool)) measure[informer.Status] {
+	return of(labels, name, help, prometheus.GaugeValue, value)
+}
+
+func counter(name, help string, value func(informer.Status) uint64) measure[informer.Status] {
+	return of(labels, name, help, prometheus.CounterValue, func(s informer.Status) (float64, bool) { return float64(value(s)), true })
+}
+
+var informers = []measure[informer.Status]{
+	gauge("objects", "Objects in the store.", func(s informer.Status) (float64, bool) { return float64(s.Objects), true }),
+	gauge("bytes", "Bytes of the objects in the store, where it keeps them encoded.", func(s informer.Status) (float64, bool) {
+		return float64(s.Bytes), s.Bytes > 0 || s.Objects == 0
+	}),
+	gauge("synced", "1 once the first list is complete.", func(s informer.Status) (float64, bool) {
+		if s.Synced {
+			return 1, true
+		}
+		return 0, true
+	}),
+	counter("events_total", "Changes of the store.", func(s informer.Status) uint64 { return s.Events }),
+	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
+	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
+	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
+	gauge("lag_events", "Changes that the slowest handler or loop has not come to.", func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
+	gauge("last_contact_seconds", "Time since the API server was last heard of.", func(s informer.Status) (float64, bool) {
+		return time.Since(s.LastContact).Seconds(), !s.LastContact.IsZero()
+	}),
+	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", func(s informer.Status) (float64, bool) {
+		return float64(s.LastErrorTime.UnixNano()) / 1e9, !s.LastErrorTime.IsZero()
+	}),
+}
+
+var phase = prometheus.NewDesc("tidings_phase", "1 for the phase the informer is in.", append(labels[:len(labels):len(labels)], "phase"), nil)
+
+func handler(name, help string, kind prometheus.ValueType, value func(informer.HandlerStatus) uint64) measure[informer.HandlerStatus] {
+	return of(append(labels[:len(labels):len(labels)], "handler"), name, help, kind, func(s informer.HandlerStatus) (float64, bool) { return float64(value(s)), true })
+}
+
+// Handlers are told apart by name; those without one are in the informer's own
+// lag only.
+var handlers = []measure[informer.HandlerStatus]{
+	handler("handler_events_total", "Events the handler has been told.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
+	handler("handler_backlog_events", "Events that wait for the handler.", prometheus.GaugeValue, func(s informer.HandlerStatus) uint64 { return s.Backlog }),
+	handler("handler_folded_total", "Events folded into others because the handler was slow.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Folded }),
+	handler("handler_panics_total", "Events at which the handler panicked.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Panics }),
+}
+
+// collector implements [prometheus.Collector].
+type collector struct{ statuses func() []informer.Status }
+
+// NewCollector shows what statuses returns at the time. Two informers of one
+// resource and namespaces must not be shown by one registry.
+func NewCollector(statuses func() []informer.Status) prometheus.Collector {
+	return collector{statuses}
+}
+
+// Describe implements [prometheus.Collector].
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- phase
+	for _, m := range informers {
+		ch <- m.desc
+	}
+	for _, m := range handlers {
+		ch <- m.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range c.statuses() {
+		values := []string{s.Cluster, s.Resource.Group, s.Resource.Version, s.Resource.Resource, s.Namespace}
+		ch <- prometheus.MustNewConstMetric(phase, prometheus.GaugeValue, 1, append(values, string(s.Phase))...)
+		for _, m := range informers {
+			if v, known := m.value(s); known {
+				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, values...)
+			}
+		}
+		for _, h := range s.Handlers {
+			if h.Name == "" {
+				continue
+			}
+			for _, m := range handlers {
+				v, _ := m.value(h)
+				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append(values, h.Name)...)
+			}
+		}
+	}
+}
