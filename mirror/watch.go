@@ -17,6 +17,10 @@ import (
 // to waits for it, before it begins anew instead.
 const catchUp = 2 * time.Second
 
+// maxBacklog is the number of events that may wait for a slow watch before they
+// are folded to the newest of each object.
+const maxBacklog = 5_000
+
 // place is a position in what happened: behind everything up to a version, and
 // as many events more. Changes have versions of their own to resume at; the
 // differences that a relist brings to light have one together, and are counted.
@@ -92,13 +96,13 @@ type watch struct {
 // since returns the changes after a version, nil if they are not at hand.
 func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], error) {
 	inf := w.keeper.informer
-	changes, err := inf.EventsSince(w.ctx, version, informer.WithBookmarks())
+	changes, err := inf.EventsSince(w.ctx, version, followOptions...)
 	if errors.Is(err, informer.ErrExpired) && newer(version, inf.Status().ResourceVersion) {
 		// Somebody has read on ahead of this mirror: it may yet come to it.
 		patience, cancel := context.WithTimeout(w.ctx, catchUp)
 		defer cancel()
 		if inf.WaitFor(patience, version) == nil {
-			changes, err = inf.EventsSince(w.ctx, version, informer.WithBookmarks())
+			changes, err = inf.EventsSince(w.ctx, version, followOptions...)
 		}
 	}
 	switch {
@@ -111,6 +115,8 @@ func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], err
 	}
 	return changes, nil
 }
+
+var followOptions = []informer.FollowOption{informer.WithBookmarks(), informer.FoldAfter(maxBacklog)}
 
 // newer says that one decimal number is greater than another.
 func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
@@ -144,7 +150,7 @@ func (w *watch) begin(tell func(Event) bool) {
 	if !tell(start) {
 		return
 	}
-	for e := range w.keeper.informer.Events(w.ctx, informer.WithBookmarks()) {
+	for e := range w.keeper.informer.Events(w.ctx, followOptions...) {
 		if !w.event(e, tell) {
 			return
 		}
@@ -184,7 +190,10 @@ func (w *watch) event(e informer.Event[*codec.Raw], tell func(Event) bool) bool 
 		w.at.more++
 	}
 	out := Event{Type: Bookmark, ResourceVersion: e.ResourceVersion()}
-	if w.synced && w.at.version != "" {
+	switch {
+	case e.Folded && !e.Resumable:
+		out.Position = begun // the log does not hold what is being told
+	case w.synced && w.at.version != "":
 		out.Position = w.at.String()
 	}
 	switch e.Type {

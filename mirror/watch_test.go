@@ -289,3 +289,39 @@ func TestWatchesEndWithTheirCluster(t *testing.T) {
 		})
 	}
 }
+
+// A watch that does not keep up is told the newest of each object, and one that
+// breaks off meanwhile begins anew.
+func TestSlowWatchesAreToldTheNewest(t *testing.T) {
+	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
+		v := r.set("default", "a", "1")
+		q := r.query("cm")
+		w := r.watch(q, "")
+		w.expect("ADDED default/a@"+v, "SYNCED") // and does not read on
+		defer w.stop()
+		for i := range 20_000 {
+			v = r.set("default", "a", fmt.Sprint("again ", i))
+		}
+		other := r.set("default", "b", "1")
+		r.set("default", "c", "1")
+		synctest.Wait()
+		told, middle := 0, mirror.Event{}
+		for e := range w.events {
+			if told++; e.Object != nil && e.Object.ResourceVersion == v {
+				middle = e
+			}
+			if e.Object != nil && e.Object.Name == "c" {
+				break
+			}
+		}
+		if told > 100 {
+			t.Errorf("20,000 changes of one object were told as %d", told)
+		}
+		resumed := r.watch(q, middle.Position)
+		defer resumed.stop()
+		if middle.Position == "0" {
+			resumed.expect("RESET", "ADDED default/a@"+v)
+		}
+		resumed.expect("ADDED default/b@" + other)
+	})
+}
