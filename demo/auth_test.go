@@ -30,7 +30,7 @@ func TestUsersAndRights(t *testing.T) {
 		as := func(token string) kubernetes.Interface {
 			config := rest.CopyConfig(r.config)
 			config.BearerToken = token
-			return typedClient(t, config)
+			return typedClient(r.T, config)
 		}
 		root, nobody := as("root-token"), as("nobody-token")
 		_, err := root.CoreV1().Pods("").List(r.ctx, metav1.ListOptions{})
@@ -54,24 +54,24 @@ func TestUsersAndRights(t *testing.T) {
 				`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`},
 		} {
 			if err := c.ask(); !apierrors.IsForbidden(err) || err.Error() != c.want {
-				t.Errorf("got  %v\nwant %v", err, c.want)
+				r.Errorf("got  %v\nwant %v", err, c.want)
 			}
 		}
 		if _, err := as("made-up").CoreV1().Pods("").List(r.ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-			t.Errorf("unknown token: got %v, want Unauthorized", err)
+			r.Errorf("unknown token: got %v, want Unauthorized", err)
 		}
 		config := rest.CopyConfig(r.config)
 		config.BearerToken = "root-token"
 		config.Impersonate.UserName = "nobody"
-		if _, err := typedClient(t, config).CoreV1().Pods("").List(r.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("root as nobody: got %v, want Forbidden", err)
+		if _, err := typedClient(r.T, config).CoreV1().Pods("").List(r.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			r.Errorf("root as nobody: got %v, want Forbidden", err)
 		}
 
 		token, err := root.AuthenticationV1().TokenReviews().Create(r.ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "nobody-token"}}, metav1.CreateOptions{})
 		r.must(err)
 		if !token.Status.Authenticated || token.Status.User.Username != "nobody" {
-			t.Errorf("token review: %+v", token.Status)
+			r.Errorf("token review: %+v", token.Status)
 		}
 		review := func(namespace string) bool {
 			spec := authorizationv1.SubjectAccessReviewSpec{User: "nobody",
@@ -82,12 +82,12 @@ func TestUsersAndRights(t *testing.T) {
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: spec.ResourceAttributes}}, metav1.CreateOptions{})
 			r.must(err)
 			if self.Status.Allowed != other.Status.Allowed {
-				t.Errorf("the reviews disagree about namespace %q", namespace)
+				r.Errorf("the reviews disagree about namespace %q", namespace)
 			}
 			return other.Status.Allowed
 		}
 		if !review("public") || review("private") {
-			t.Error("the access reviews do not follow Allow")
+			r.Error("the access reviews do not follow Allow")
 		}
 	})
 }

@@ -55,12 +55,18 @@ func (c *Cluster) groupVersions() []groupVersion {
 	}
 	for _, r := range c.served() {
 		add(r.gvr.GroupVersion(), r.info)
+		sub := r.info
+		sub.Verbs = metav1.Verbs{"get", "patch", "update"}
+		sub.ShortNames, sub.Categories, sub.SingularName = nil, nil, ""
+		if r.scales {
+			scale := sub
+			scale.Name += "/scale"
+			scale.Group, scale.Version, scale.Kind = "autoscaling", "v1", "Scale"
+			add(r.gvr.GroupVersion(), scale)
+		}
 		if r.hasStatus {
-			status := r.info
-			status.Name += "/status"
-			status.Verbs = metav1.Verbs{"get", "patch", "update"}
-			status.ShortNames, status.Categories, status.SingularName = nil, nil, ""
-			add(r.gvr.GroupVersion(), status)
+			sub.Name += "/status"
+			add(r.gvr.GroupVersion(), sub)
 		}
 	}
 	for _, r := range reviews {
@@ -135,8 +141,10 @@ func (c *Cluster) serveDiscovery(w http.ResponseWriter, req *http.Request, path 
 				GroupVersion: g.gv.String(),
 				APIResources: g.resources,
 			}
-			for i := range list.APIResources { // implied by the list
-				list.APIResources[i].Group, list.APIResources[i].Version = "", ""
+			for i := range list.APIResources {
+				if info := &list.APIResources[i]; info.Group == g.gv.Group && info.Version == g.gv.Version {
+					info.Group, info.Version = "", "" // implied by the list
+				}
 			}
 			c.write(w, req, list)
 			return

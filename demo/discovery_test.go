@@ -18,7 +18,7 @@ func TestDiscovery(t *testing.T) {
 		version, err := client.ServerVersion()
 		r.must(err)
 		if !strings.HasPrefix(version.GitVersion, "v1.") {
-			t.Errorf("version %+v", version)
+			r.Errorf("version %+v", version)
 		}
 		// Both forms of discovery tell the same.
 		var forms [2]string
@@ -29,7 +29,7 @@ func TestDiscovery(t *testing.T) {
 			r.must(err)
 			requests := r.cluster.Requests()[demo.RequestKind{Verb: "get"}]
 			if !legacy && requests != 2 {
-				t.Errorf("aggregated discovery took %d requests", requests)
+				r.Errorf("aggregated discovery took %d requests", requests)
 			}
 			var lines []string
 			for _, list := range lists {
@@ -44,7 +44,7 @@ func TestDiscovery(t *testing.T) {
 			forms[i] = strings.Join(lines, "\n")
 		}
 		if forms[0] != forms[1] {
-			t.Errorf("aggregated discovery:\n%s\nlegacy discovery:\n%s", forms[0], forms[1])
+			r.Errorf("aggregated discovery:\n%s\nlegacy discovery:\n%s", forms[0], forms[1])
 		}
 		for _, want := range []string{
 			"apps/v1 deployments deployment Deployment deploy all create,delete,deletecollection,get,list,patch,update,watch",
@@ -52,7 +52,7 @@ func TestDiscovery(t *testing.T) {
 			"example.com/v1 widgets widget Widget wd  create,",
 		} {
 			if !strings.Contains(forms[0], want) {
-				t.Errorf("missing %q in\n%s", want, forms[0])
+				r.Errorf("missing %q in\n%s", want, forms[0])
 			}
 		}
 		groups, err := restmapper.GetAPIGroupResources(client)
@@ -60,14 +60,14 @@ func TestDiscovery(t *testing.T) {
 		mapper := restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil)
 		gvr, err := mapper.ResourceFor(widgetsGVR.GroupVersion().WithResource("wd"))
 		if err != nil || gvr != widgetsGVR {
-			t.Errorf("short name: %v, %v", gvr, err)
+			r.Errorf("short name: %v, %v", gvr, err)
 		}
 		for _, path := range []string{"/healthz", "/livez", "/readyz", "/apis/apps", "/"} {
 			_, err := client.RESTClient().Get().AbsPath(path).DoRaw(r.ctx)
 			r.must(err)
 		}
 		if _, err := client.ServerResourcesForGroupVersion("example.com/v2"); err == nil {
-			t.Error("a version that is not there is discovered")
+			r.Error("a version that is not there is discovered")
 		}
 	})
 }

@@ -25,7 +25,7 @@ func TestInjectedAnswers(t *testing.T) {
 		forbidden := apierrors.NewForbidden(podsGVR.GroupResource(), "", errors.New("no"))
 		remove := r.cluster.Inject(demo.On("list", podsGVR, demo.StatusFault(forbidden)))
 		if err := list(); !apierrors.IsForbidden(err) {
-			t.Errorf("got %v, want Forbidden", err)
+			r.Errorf("got %v, want Forbidden", err)
 		}
 		_, err := r.typed.CoreV1().ConfigMaps("").List(r.ctx, metav1.ListOptions{})
 		r.must(err)
@@ -39,7 +39,7 @@ func TestInjectedAnswers(t *testing.T) {
 		remove = r.cluster.Inject(demo.Times(2, demo.On("list", podsGVR, demo.StatusFault(busy))))
 		r.must(list())
 		if waited := time.Since(start); waited != 14*time.Second || r.cluster.Count("list", podsGVR) != 3 {
-			t.Errorf("%d requests in %v, want 3 in 14s", r.cluster.Count("list", podsGVR), waited)
+			r.Errorf("%d requests in %v, want 3 in 14s", r.cluster.Count("list", podsGVR), waited)
 		}
 		remove()
 
@@ -47,7 +47,7 @@ func TestInjectedAnswers(t *testing.T) {
 		start = time.Now()
 		r.must(list())
 		if waited := time.Since(start); waited != time.Minute {
-			t.Errorf("a request delayed by a minute took %v", waited)
+			r.Errorf("a request delayed by a minute took %v", waited)
 		}
 	})
 }
@@ -66,12 +66,12 @@ func TestBrokenResponses(t *testing.T) {
 		}
 		remove := r.cluster.Inject(demo.On("list", podsGVR, &demo.Fault{Drop: true}))
 		if _, err := raw(); !errors.Is(err, io.EOF) {
-			t.Errorf("dropped: got %v, want EOF", err)
+			r.Errorf("dropped: got %v, want EOF", err)
 		}
 		remove()
 		remove = r.cluster.Inject(demo.On("list", podsGVR, &demo.Fault{CutAfter: 50}))
 		if body, err := raw(); !errors.Is(err, io.ErrUnexpectedEOF) || len(body) != 50 {
-			t.Errorf("cut: got %d bytes, %v, want 50 and an unexpected EOF", len(body), err)
+			r.Errorf("cut: got %d bytes, %v, want 50 and an unexpected EOF", len(body), err)
 		}
 		remove()
 		_, err := raw()
@@ -98,7 +98,7 @@ func TestWatchesEnd(t *testing.T) {
 		w := start()
 		r.create(pod("default", "a", "", corev1.PodRunning))
 		if n := r.cluster.CloseWatches(podsGVR); n != 1 {
-			t.Errorf("closed %d watches", n)
+			r.Errorf("closed %d watches", n)
 		}
 		w.expect("ADDED a", "end")
 		w = start()
@@ -109,7 +109,7 @@ func TestWatchesEnd(t *testing.T) {
 		w.expect("end")
 		synctest.Wait()
 		if n := r.cluster.OpenWatches(podsGVR); n != 0 {
-			t.Errorf("%d watches are open", n)
+			r.Errorf("%d watches are open", n)
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestDown(t *testing.T) {
 		r.cluster.SetDown(true)
 		r.expect(w, "end")
 		if _, err := r.typed.CoreV1().Pods("").Watch(r.ctx, metav1.ListOptions{}); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("got %v, want connection refused", err)
+			r.Errorf("got %v, want connection refused", err)
 		}
 		r.cluster.SetDown(false)
 		_, err = r.typed.CoreV1().Pods("").List(r.ctx, metav1.ListOptions{})

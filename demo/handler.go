@@ -59,6 +59,8 @@ type call struct {
 func (c *call) serve(w http.ResponseWriter) error {
 	status := c.Subresource == "status" && c.res.hasStatus
 	switch {
+	case c.Subresource == "scale" && c.res.scales:
+		return c.serveScale(w)
 	case c.Subresource != "" && !status:
 		http.NotFound(w, c.HTTP)
 		return nil

@@ -35,7 +35,7 @@ func TestInformerHoldsWhatTheClusterHolds(t *testing.T) {
 				defer cancel()
 				factory.WaitForCacheSync(ctx.Done())
 				if streamed := r.cluster.Count("list", configMapsGVR) == 0; streamed == opts.NoWatchList {
-					t.Errorf("requests: %v", r.cluster.Requests())
+					r.Errorf("requests: %v", r.cluster.Requests())
 				}
 				same := func() string {
 					synctest.Wait()
@@ -52,7 +52,7 @@ func TestInformerHoldsWhatTheClusterHolds(t *testing.T) {
 					return cmp.Diff(want, got)
 				}
 				if diff := same(); diff != "" {
-					t.Fatal("after the start:", diff)
+					r.Fatal("after the start:", diff)
 				}
 				trouble := []func(){
 					func() {},
@@ -74,7 +74,7 @@ func TestInformerHoldsWhatTheClusterHolds(t *testing.T) {
 					r.must(r.cluster.Delete(configMapsGVR, "default", "cm-"+strconv.Itoa(10+i)))
 					time.Sleep(5 * time.Minute) // of the bubble: longer than any backoff
 					if diff := same(); diff != "" {
-						t.Errorf("after trouble %d: %s", i, diff)
+						r.Errorf("after trouble %d: %s", i, diff)
 					}
 				}
 			})

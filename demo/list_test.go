@@ -28,31 +28,31 @@ func TestGetInEveryEncoding(t *testing.T) {
 		viaProtobuf, err := r.typed.CoreV1().Pods("default").Get(r.ctx, "a", metav1.GetOptions{})
 		r.must(err)
 		if diff := cmp.Diff(stored, viaProtobuf); diff != "" {
-			t.Error("typed client:", diff)
+			r.Error("typed client:", diff)
 		}
 		viaJSON, err := r.dynamic.Resource(podsGVR).Namespace("default").Get(r.ctx, "a", metav1.GetOptions{})
 		r.must(err)
 		fromJSON := &corev1.Pod{}
 		r.must(runtime.DefaultUnstructuredConverter.FromUnstructured(viaJSON.Object, fromJSON))
 		if fromJSON.Kind != "Pod" || fromJSON.APIVersion != "v1" {
-			t.Errorf("a single object says it is %q %q", fromJSON.APIVersion, fromJSON.Kind)
+			r.Errorf("a single object says it is %q %q", fromJSON.APIVersion, fromJSON.Kind)
 		}
 		fromJSON.TypeMeta = metav1.TypeMeta{}
 		if diff := cmp.Diff(stored, fromJSON); diff != "" {
-			t.Error("dynamic client:", diff)
+			r.Error("dynamic client:", diff)
 		}
 		meta, err := r.metadata.Resource(podsGVR).Namespace("default").Get(r.ctx, "a", metav1.GetOptions{})
 		r.must(err)
 		if diff := cmp.Diff(stored.ObjectMeta, meta.ObjectMeta); diff != "" {
-			t.Error("metadata client:", diff)
+			r.Error("metadata client:", diff)
 		}
 		w, err := r.dynamic.Resource(widgetsGVR).Namespace("default").Get(r.ctx, "w", metav1.GetOptions{})
 		r.must(err)
 		if w.GetKind() != "Widget" || w.Object["spec"].(map[string]any)["color"] != "red" {
-			t.Errorf("custom resource: %v", w)
+			r.Errorf("custom resource: %v", w)
 		}
 		if _, err := r.metadata.Resource(widgetsGVR).Namespace("default").Get(r.ctx, "w", metav1.GetOptions{}); err != nil {
-			t.Error("metadata of a custom resource:", err)
+			r.Error("metadata of a custom resource:", err)
 		}
 	})
 }
@@ -73,14 +73,14 @@ func TestOnlyItemsOfCustomResourcesNameTheirKind(t *testing.T) {
 		}
 		builtin := raw("/api/v1/configmaps")
 		if builtin.Kind != "ConfigMapList" || builtin.APIVersion != "v1" || len(builtin.Items) != 1 || builtin.Items[0]["kind"] != nil {
-			t.Errorf("built-in: %+v", builtin)
+			r.Errorf("built-in: %+v", builtin)
 		}
 		custom := raw("/apis/example.com/v1/widgets")
 		if custom.Kind != "WidgetList" || custom.APIVersion != "example.com/v1" || len(custom.Items) != 1 || custom.Items[0]["kind"] != "Widget" {
-			t.Errorf("custom: %+v", custom)
+			r.Errorf("custom: %+v", custom)
 		}
 		if empty := raw("/api/v1/pods"); empty.Items == nil {
-			t.Error("the items of an empty list are null")
+			r.Error("the items of an empty list are null")
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestListPagesAreOneState(t *testing.T) {
 		first, err := client.List(r.ctx, metav1.ListOptions{Limit: 4})
 		r.must(err)
 		if len(first.Items) != 4 || first.RemainingItemCount == nil || *first.RemainingItemCount != 6 {
-			t.Errorf("first page: %d items, %v remaining", len(first.Items), first.RemainingItemCount)
+			r.Errorf("first page: %d items, %v remaining", len(first.Items), first.RemainingItemCount)
 		}
 		// None of this may show in the pages that follow.
 		r.must(r.cluster.Delete(configMapsGVR, "default", "cm-5"))
@@ -110,20 +110,20 @@ func TestListPagesAreOneState(t *testing.T) {
 			page, err = client.List(r.ctx, metav1.ListOptions{Limit: 4, Continue: page.Continue})
 			r.must(err)
 			if page.ResourceVersion != first.ResourceVersion {
-				t.Errorf("a page has resourceVersion %s, the first had %s", page.ResourceVersion, first.ResourceVersion)
+				r.Errorf("a page has resourceVersion %s, the first had %s", page.ResourceVersion, first.ResourceVersion)
 			}
 			for _, cm := range page.Items {
 				if cm.Labels["changed"] != "" {
-					t.Error("a page shows a change that came after the first page")
+					r.Error("a page shows a change that came after the first page")
 				}
 			}
 			got = append(got, names[corev1.ConfigMap](page.Items)...)
 		}
 		if want := "cm-0 cm-1 cm-2 cm-3 cm-4 cm-5 cm-6 cm-7 cm-8 cm-9"; strings.Join(got, " ") != want {
-			t.Errorf("pages have %v, want %v", got, want)
+			r.Errorf("pages have %v, want %v", got, want)
 		}
 		if page.RemainingItemCount != nil {
-			t.Error("the last page says that there are more")
+			r.Error("the last page says that there are more")
 		}
 	})
 }
@@ -140,18 +140,18 @@ func TestContinueExpires(t *testing.T) {
 		r.cluster.Compact()
 		_, err = client.List(r.ctx, metav1.ListOptions{Limit: 2, Continue: first.Continue})
 		if !apierrors.IsResourceExpired(err) {
-			t.Fatalf("got %v, want Expired", err)
+			r.Fatalf("got %v, want Expired", err)
 		}
 		// The error carries a token to go on with, without consistency.
 		token := err.(apierrors.APIStatus).Status().Continue
 		rest, err := client.List(r.ctx, metav1.ListOptions{Continue: token})
 		r.must(err)
 		if got := names[corev1.ConfigMap](rest.Items); !slices.Equal(got, []string{"cm-2", "cm-3", "cm-4", "cm-9"}) {
-			t.Errorf("went on with %v", got)
+			r.Errorf("went on with %v", got)
 		}
 		_, err = client.List(r.ctx, metav1.ListOptions{Continue: "nonsense"})
 		if !apierrors.IsBadRequest(err) {
-			t.Errorf("a token that is none: got %v, want BadRequest", err)
+			r.Errorf("a token that is none: got %v, want BadRequest", err)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestListResourceVersions(t *testing.T) {
 			{metav1.ListOptions{ResourceVersion: a.GetResourceVersion(), ResourceVersionMatch: "Exact"}, "a @" + a.GetResourceVersion()},
 		} {
 			if got, err := list(c.opts); err != nil || got != c.want {
-				t.Errorf("%+v: got %q, %v, want %q", c.opts, got, err, c.want)
+				r.Errorf("%+v: got %q, %v, want %q", c.opts, got, err, c.want)
 			}
 		}
 
@@ -190,30 +190,30 @@ func TestListResourceVersions(t *testing.T) {
 		start := time.Now()
 		_, err := list(metav1.ListOptions{ResourceVersion: future})
 		if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || apierrors.ReasonForError(err) != metav1.StatusReasonTimeout {
-			t.Errorf("from the future: got %v", err)
+			r.Errorf("from the future: got %v", err)
 		}
 		// The client repeats the request, because the error says when.
 		if waited := time.Since(start); waited < 3*time.Second {
-			t.Errorf("the server waited %v for the revision to come, want at least 3s", waited)
+			r.Errorf("the server waited %v for the revision to come, want at least 3s", waited)
 		}
 		go func() {
 			time.Sleep(time.Second)
 			r.create(configMap("default", "c", nil))
 		}()
 		if got, err := list(metav1.ListOptions{ResourceVersion: future}); err != nil || got != "a b c @"+future {
-			t.Errorf("from the near future: got %q, %v", got, err)
+			r.Errorf("from the near future: got %q, %v", got, err)
 		}
 		synctest.Wait()
 
 		r.cluster.Compact()
 		if _, err := list(metav1.ListOptions{ResourceVersion: now, ResourceVersionMatch: "Exact"}); !apierrors.IsResourceExpired(err) {
-			t.Errorf("exact and compacted: got %v, want Expired", err)
+			r.Errorf("exact and compacted: got %v, want Expired", err)
 		}
 		if _, err := list(metav1.ListOptions{ResourceVersionMatch: "Exact"}); !apierrors.IsInvalid(err) {
-			t.Errorf("a match without a version: got %v, want Invalid", err)
+			r.Errorf("a match without a version: got %v, want Invalid", err)
 		}
 		if _, err := list(metav1.ListOptions{ResourceVersion: "x"}); !apierrors.IsBadRequest(err) {
-			t.Errorf("not a number: got %v, want BadRequest", err)
+			r.Errorf("not a number: got %v, want BadRequest", err)
 		}
 	})
 }
@@ -248,23 +248,23 @@ func TestSelectors(t *testing.T) {
 				List(r.ctx, metav1.ListOptions{LabelSelector: c.labels, FieldSelector: c.fields})
 			r.must(err)
 			if got := strings.Join(names(list.Items), " "); got != c.want {
-				t.Errorf("%+v: got %q", c, got)
+				r.Errorf("%+v: got %q", c, got)
 			}
 		}
 		list, err := r.dynamic.Resource(widgetsGVR).List(r.ctx, metav1.ListOptions{FieldSelector: "spec.color=red"})
 		r.must(err)
 		if got := names(list.Items); !slices.Equal(got, []string{"w1"}) {
-			t.Errorf("a selectable field of a custom resource selects %v", got)
+			r.Errorf("a selectable field of a custom resource selects %v", got)
 		}
 		for _, fields := range []string{"spec.nonsense=1", "metadata.labels=x"} {
 			_, err := r.typed.CoreV1().Pods("").List(r.ctx, metav1.ListOptions{FieldSelector: fields})
 			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "field label not supported") {
-				t.Errorf("field selector %s: got %v, want BadRequest", fields, err)
+				r.Errorf("field selector %s: got %v, want BadRequest", fields, err)
 			}
 		}
 		_, err = r.typed.CoreV1().ConfigMaps("").List(r.ctx, metav1.ListOptions{LabelSelector: "a b c"})
 		if !apierrors.IsBadRequest(err) {
-			t.Errorf("bad label selector: got %v, want BadRequest", err)
+			r.Errorf("bad label selector: got %v, want BadRequest", err)
 		}
 	})
 }

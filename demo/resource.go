@@ -27,6 +27,7 @@ type resource struct {
 	info       metav1.APIResource
 	typed      bool // a Go type of client-go's scheme, as opposed to a custom resource
 	hasStatus  bool // the status is written through its subresource only
+	scales     bool // has the scale subresource
 	selectable selectable
 	changed    signal // fired after every change and when the resource goes
 
@@ -103,6 +104,7 @@ func (b builtin) resource() *resource {
 	}
 	r := newResource(info)
 	r.typed, r.hasStatus = true, b.status
+	r.scales = b.kind == "Deployment" || b.kind == "ReplicaSet" || b.kind == "StatefulSet"
 	r.selectable = builtinFields(r.gvk)
 	return r
 }

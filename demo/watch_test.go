@@ -51,7 +51,7 @@ func TestWatchFromRevision(t *testing.T) {
 			r.expect(w, "ADDED cm-0", "ADDED cm-1", "ADDED cm-2", "MODIFIED cm-1")
 			text, ev := next(w)
 			if rv := ev.Object.(metav1.Object).GetResourceVersion(); text != "DELETED cm-2" || rv != last {
-				t.Errorf("got %s under revision %s, want the deletion under %s", text, rv, last)
+				r.Errorf("got %s under revision %s, want the deletion under %s", text, rv, last)
 			}
 			r.quiet(w)
 			w.Stop()
@@ -92,7 +92,7 @@ func TestWatchOfSelection(t *testing.T) {
 		cm := ev.Object.(*corev1.ConfigMap)
 		// An object that leaves is shown as it was, under the new revision.
 		if text != "DELETED a" || cm.Data["data"] != "2" || cm.ResourceVersion != left {
-			t.Errorf("leaving: %s with %v under %s, want the old data under %s", text, cm.Data, cm.ResourceVersion, left)
+			r.Errorf("leaving: %s with %v under %s, want the old data under %s", text, cm.Data, cm.ResourceVersion, left)
 		}
 		r.expect(w, "ADDED a", "DELETED a")
 		r.quiet(w)
@@ -129,7 +129,7 @@ func TestWatchList(t *testing.T) {
 			r.expect(w, "ADDED a", "ADDED b")
 			text, ev := next(w)
 			if rv := ev.Object.(metav1.Object).GetResourceVersion(); text != "BOOKMARK end-of-initial-events" || rv != r.cluster.ResourceVersion() {
-				t.Errorf("%s: got %q at %s", name, text, rv)
+				r.Errorf("%s: got %q at %s", name, text, rv)
 			}
 			obj := r.create(configMap("default", "z-"+name, nil))
 			r.expect(w, "ADDED "+obj.GetName())
@@ -147,7 +147,7 @@ func TestWatchListRefused(t *testing.T) {
 	inBubble(t, demo.Options{NoWatchList: true}, func(r *rig) {
 		_, err := r.typed.CoreV1().ConfigMaps("").Watch(r.ctx, watchList())
 		if !apierrors.IsInvalid(err) {
-			t.Errorf("got %v, want Invalid", err)
+			r.Errorf("got %v, want Invalid", err)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestBookmarks(t *testing.T) {
 			r.create(pod("default", fmt.Sprint("p-", int(at)), "", corev1.PodPending))
 			text, ev := next(w)
 			if text != "BOOKMARK" || ev.Object.(metav1.Object).GetResourceVersion() != r.cluster.ResourceVersion() || time.Since(start) != at*time.Second {
-				t.Errorf("got %q at %s after %v", text, ev.Object.(metav1.Object).GetResourceVersion(), time.Since(start))
+				r.Errorf("got %q at %s after %v", text, ev.Object.(metav1.Object).GetResourceVersion(), time.Since(start))
 			}
 		}
 		r.expect(w, "end")
@@ -209,7 +209,7 @@ func TestResourceComesAndGoes(t *testing.T) {
 	inBubble(t, demo.Options{}, func(r *rig) {
 		widgets := r.dynamic.Resource(widgetsGVR)
 		if _, err := widgets.List(r.ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Fatalf("before it is there: got %v, want NotFound", err)
+			r.Fatalf("before it is there: got %v, want NotFound", err)
 		}
 		r.addWidgets()
 		r.create(widget("default", "w", "red"))
@@ -218,20 +218,20 @@ func TestResourceComesAndGoes(t *testing.T) {
 		r.must(err)
 		synctest.Wait()
 		if n := r.cluster.OpenWatches(widgetsGVR); n != 1 {
-			t.Errorf("%d open watches, want 1", n)
+			r.Errorf("%d open watches, want 1", n)
 		}
 		if !r.cluster.RemoveResource(widgetsGVR) || r.cluster.RemoveResource(widgetsGVR) {
-			t.Error("RemoveResource does not say right whether it did anything")
+			r.Error("RemoveResource does not say right whether it did anything")
 		}
 		r.expect(w, "DELETED w", "end")
 		if _, err := widgets.Watch(r.ctx, metav1.ListOptions{ResourceVersion: before}); !apierrors.IsNotFound(err) {
-			t.Errorf("after it has gone: got %v, want NotFound", err)
+			r.Errorf("after it has gone: got %v, want NotFound", err)
 		}
 		r.addWidgets()
 		list, err := widgets.List(r.ctx, metav1.ListOptions{})
 		r.must(err)
 		if len(list.Items) != 0 {
-			t.Error("a resource that comes back has its old objects")
+			r.Error("a resource that comes back has its old objects")
 		}
 		w, err = widgets.Watch(r.ctx, metav1.ListOptions{ResourceVersion: before})
 		r.must(err)

@@ -37,11 +37,14 @@ type Workload struct {
 	EventTTL time.Duration
 }
 
-// The life a cluster has had before New returns.
-const (
-	pastDays  = 41
-	pastAlive = 10 * time.Minute // of its own time, right before now
-)
+// The life a cluster has had before New returns: its age, and how long it has
+// been moving, of its own time, right before now. In larger clusters more
+// happens in less time.
+const pastDays = 41
+
+func (w *Workload) past() time.Duration {
+	return max(time.Minute, 10*time.Minute*200/time.Duration(max(w.Pods, 200)))
+}
 
 // simulation drives a workload: a queue of what happens when, and controllers
 // that follow the store as real ones follow the API. All of it runs in one
@@ -108,11 +111,11 @@ func newSimulation(c *Cluster, w Workload) *simulation {
 		s.install(app)
 		s.pass(2 * time.Minute)
 	}
-	s.jump(now.Add(-s.real(pastAlive)))
+	s.jump(now.Add(-s.real(w.past())))
 	s.forgetEvents()
 	s.beginHeartbeats()
 	s.beginActivity()
-	s.pass(pastAlive)
+	s.pass(w.past())
 	s.jump(now)
 	return s
 }

@@ -45,11 +45,11 @@ func (s *simulation) beginActivity() {
 	}
 	size := float64(s.w.Pods) / 200
 	every := func(d time.Duration) time.Duration { return max(time.Duration(float64(d)/size), 10*time.Millisecond) }
-	s.often(every(2*time.Minute), s.rollOut)
-	s.often(every(time.Minute), s.autoscale)
-	s.often(every(time.Minute), s.crashSomething)
-	s.often(every(time.Minute), s.changeConfig)
-	s.often(every(2*time.Minute), s.deleteSomething)
+	s.often(every(25*time.Second), s.autoscale)
+	s.often(every(40*time.Second), s.crashSomething)
+	s.often(every(45*time.Second), s.changeConfig)
+	s.often(every(75*time.Second), s.deleteSomething)
+	s.often(every(150*time.Second), s.rollOut)
 	s.often(every(6*time.Minute), s.evictSomething)
 	s.often(every(8*time.Minute), s.breakSomething)
 	s.often(every(6*time.Minute), s.previewEnvironment)
@@ -147,7 +147,7 @@ func (s *simulation) autoscale() {
 		return
 	}
 	base, now := s.people.base[r], replicasOf(d.Spec.Replicas)
-	step := max(1, base/5)
+	step := max(1, base/10)
 	if s.chance(0.5) {
 		step = -step
 	}

@@ -127,59 +127,6 @@ func (s *simulation) freeIP(life *podLife) {
 	life.ip = ""
 }
 
-// bind is the scheduler.
-func (s *simulation) bind(life *podLife, pod *corev1.Pod) {
-	node := s.chooseNode(pod)
-	if node == "" {
-		message := fmt.Sprintf("0/%d nodes are available: no node fits. preemption: not eligible due to preemptionPolicy=PreemptLowerPriority.", len(all[*corev1.Node](s, gvrNodes, "")))
-		mutateStatus(s, life.ref, "kube-scheduler", func(pod *corev1.Pod) {
-			s.setPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, message)
-		})
-		s.event(pod, warning, "default-scheduler", "FailedScheduling", "%s", message)
-		s.later(life, s.between(10*time.Second, 30*time.Second), func(pod *corev1.Pod) { s.bind(life, pod) })
-		return
-	}
-	mutate(s, life.ref, func(pod *corev1.Pod) {
-		pod.Spec.NodeName = node
-		s.setPodCondition(pod, corev1.PodScheduled, corev1.ConditionTrue, "", "")
-	})
-	s.event(pod, normal, "default-scheduler", "Scheduled", "Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)
-}
-
-// chooseNode finds the emptiest node of two random ones, or the one that a
-// DaemonSet has made this pod for.
-func (s *simulation) chooseNode(pod *corev1.Pod) string {
-	wanted := pinnedTo(pod)
-	var fitting []string
-	for _, node := range all[*corev1.Node](s, gvrNodes, "") {
-		if wanted == node.Name || wanted == "" && schedulable(node) {
-			fitting = append(fitting, node.Name)
-		}
-	}
-	a, ok := pick(s, fitting)
-	if !ok {
-		return ""
-	}
-	if b, _ := pick(s, fitting); s.load[b] < s.load[a] {
-		return b
-	}
-	return a
-}
-
-// pinnedTo is the node that a pod of a DaemonSet is for.
-func pinnedTo(pod *corev1.Pod) string {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for _, field := range term.MatchFields {
-				if field.Key == "metadata.name" && len(field.Values) == 1 {
-					return field.Values[0]
-				}
-			}
-		}
-	}
-	return ""
-}
-
 // start lets the kubelet set a pod up and pull its images.
 func (s *simulation) start(life *podLife, pod *corev1.Pod) {
 	hostIP := s.nodeIP(pod.Spec.NodeName)
@@ -338,78 +285,6 @@ func readinessProbe(pod *corev1.Pod, container string) *corev1.Probe {
 		return nil
 	}
 	return pod.Spec.Containers[i].ReadinessProbe
-}
-
-// setPodCondition moves a condition of a pod.
-func (s *simulation) setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) {
-	now := corev1.PodCondition{
-		Type: kind, Status: status, Reason: reason, Message: message,
-		LastTransitionTime: s.stamp(), ObservedGeneration: pod.Generation,
-	}
-	for i := range pod.Status.Conditions {
-		if old := &pod.Status.Conditions[i]; old.Type == kind {
-			if old.Status == status {
-				now.LastTransitionTime = old.LastTransitionTime
-			}
-			*old = now
-			return
-		}
-	}
-	pod.Status.Conditions = append(pod.Status.Conditions, now)
-}
-
-// refreshReady makes the ready conditions follow the containers.
-func (s *simulation) refreshReady(pod *corev1.Pod) {
-	var unready []string
-	for _, cs := range pod.Status.ContainerStatuses {
-		if !cs.Ready {
-			unready = append(unready, cs.Name)
-		}
-	}
-	status, reason, message := corev1.ConditionTrue, "", ""
-	switch {
-	case pod.Status.Phase == corev1.PodSucceeded:
-		status, reason = corev1.ConditionFalse, "PodCompleted"
-	case pod.Status.Phase == corev1.PodFailed:
-		status, reason = corev1.ConditionFalse, "PodFailed"
-	case len(unready) > 0:
-		status, reason, message = corev1.ConditionFalse, "ContainersNotReady", fmt.Sprintf("containers with unready status: %v", unready)
-	}
-	s.setPodCondition(pod, corev1.PodReady, status, reason, message)
-	s.setPodCondition(pod, corev1.ContainersReady, status, reason, message)
-}
-
-// isReady reports that a pod serves.
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// isActive reports that a pod counts for its controller.
-func isActive(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
-}
-
-// mainContainer is the container that fails if one does.
-func mainContainer(pod *corev1.Pod) corev1.Container {
-	if len(pod.Spec.Containers) == 0 {
-		return corev1.Container{}
-	}
-	return pod.Spec.Containers[0]
-}
-
-func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
-	class := corev1.PodQOSBestEffort
-	for _, c := range pod.Spec.Containers {
-		if len(c.Resources.Requests)+len(c.Resources.Limits) > 0 {
-			class = corev1.PodQOSBurstable
-		}
-	}
-	return class
 }
 
 // podIP takes an unused address of the node's range.

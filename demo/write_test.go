@@ -27,16 +27,16 @@ func TestWritesOverHTTP(t *testing.T) {
 		created, err := client.Create(r.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
 		r.must(err)
 		if created.UID == "" || created.CreationTimestamp.IsZero() || created.Namespace != "default" || created.ResourceVersion != r.cluster.ResourceVersion() {
-			t.Errorf("created %+v", created.ObjectMeta)
+			r.Errorf("created %+v", created.ObjectMeta)
 		}
 		if _, err := client.Create(r.ctx, created.DeepCopy(), metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
-			t.Errorf("create with a resourceVersion: %v", err)
+			r.Errorf("create with a resourceVersion: %v", err)
 		}
 		if _, err := client.Create(r.ctx, configMap("default", "a", nil), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-			t.Errorf("create twice: %v", err)
+			r.Errorf("create twice: %v", err)
 		}
 		if _, err := r.typed.CoreV1().ConfigMaps("nowhere").Create(r.ctx, configMap("nowhere", "a", nil), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("create in a namespace that is not there: %v", err)
+			r.Errorf("create in a namespace that is not there: %v", err)
 		}
 
 		changed := created.DeepCopy()
@@ -44,11 +44,11 @@ func TestWritesOverHTTP(t *testing.T) {
 		updated, err := client.Update(r.ctx, changed, metav1.UpdateOptions{})
 		r.must(err)
 		if _, err := client.Update(r.ctx, changed, metav1.UpdateOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "the object has been modified") {
-			t.Errorf("update of an old version: %v", err)
+			r.Errorf("update of an old version: %v", err)
 		}
 		same, err := client.Update(r.ctx, updated, metav1.UpdateOptions{})
 		if err != nil || same.ResourceVersion != updated.ResourceVersion {
-			t.Errorf("an update that changes nothing: %v, from %s to %s", err, updated.ResourceVersion, same.ResourceVersion)
+			r.Errorf("an update that changes nothing: %v, from %s to %s", err, updated.ResourceVersion, same.ResourceVersion)
 		}
 		for kind, patch := range map[types.PatchType]string{
 			types.MergePatchType:          `{"metadata":{"labels":{"merge":"yes"}}}`,
@@ -56,28 +56,28 @@ func TestWritesOverHTTP(t *testing.T) {
 			types.JSONPatchType:           `[{"op":"add","path":"/data/json","value":"yes"}]`,
 		} {
 			if _, err := client.Patch(r.ctx, "a", kind, []byte(patch), metav1.PatchOptions{}); err != nil {
-				t.Errorf("%s: %v", kind, err)
+				r.Errorf("%s: %v", kind, err)
 			}
 		}
 		patched, err := client.Get(r.ctx, "a", metav1.GetOptions{})
 		r.must(err)
 		if patched.Labels["merge"] != "yes" || patched.Labels["strategic"] != "yes" || patched.Data["json"] != "yes" || patched.Data["k"] != "v2" {
-			t.Errorf("after the patches: %+v", patched)
+			r.Errorf("after the patches: %+v", patched)
 		}
 		if _, err := client.Patch(r.ctx, "a", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"},"data":{"x":"y"}}`), metav1.PatchOptions{}); !apierrors.IsConflict(err) {
-			t.Errorf("patch of an old version: %v", err)
+			r.Errorf("patch of an old version: %v", err)
 		}
 		if _, err := client.Patch(r.ctx, "a", types.ApplyPatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsUnsupportedMediaType(err) {
-			t.Errorf("apply patch: %v", err)
+			r.Errorf("apply patch: %v", err)
 		}
 
 		wrong := types.UID("wrong")
 		if err := client.Delete(r.ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &wrong}}); !apierrors.IsConflict(err) {
-			t.Errorf("delete of another uid: %v", err)
+			r.Errorf("delete of another uid: %v", err)
 		}
 		r.must(client.Delete(r.ctx, "a", metav1.DeleteOptions{}))
 		if err := client.Delete(r.ctx, "a", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("delete twice: %v", err)
+			r.Errorf("delete twice: %v", err)
 		}
 		r.expect(w, "ADDED a", "MODIFIED a", "MODIFIED a", "MODIFIED a", "MODIFIED a", "DELETED a")
 		r.quiet(w)
@@ -88,7 +88,7 @@ func TestWritesOverHTTP(t *testing.T) {
 		blue, err := widgets.Patch(r.ctx, "w", types.MergePatchType, []byte(`{"spec":{"color":"blue"}}`), metav1.PatchOptions{})
 		r.must(err)
 		if color, _, _ := unstructured.NestedString(blue.Object, "spec", "color"); color != "blue" {
-			t.Errorf("patched widget is %s", color)
+			r.Errorf("patched widget is %s", color)
 		}
 		r.must(widgets.DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	})
@@ -100,14 +100,14 @@ func TestStatusIsItsOwnSubresource(t *testing.T) {
 		p, err := client.Create(r.ctx, pod("default", "a", "", corev1.PodRunning), metav1.CreateOptions{})
 		r.must(err)
 		if p.Status.Phase != corev1.PodPending {
-			t.Errorf("a new pod is %s", p.Status.Phase)
+			r.Errorf("a new pod is %s", p.Status.Phase)
 		}
 		p.Status.Phase = corev1.PodRunning
 		p.Spec.NodeName = "node-1"
 		p, err = client.UpdateStatus(r.ctx, p, metav1.UpdateOptions{})
 		r.must(err)
 		if p.Status.Phase != corev1.PodRunning || p.Spec.NodeName != "" {
-			t.Errorf("after an update of the status: %s on %q", p.Status.Phase, p.Spec.NodeName)
+			r.Errorf("after an update of the status: %s on %q", p.Status.Phase, p.Spec.NodeName)
 		}
 		deploy, err := r.typed.AppsV1().Deployments("default").Create(r.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}, metav1.CreateOptions{})
 		r.must(err)
@@ -117,7 +117,7 @@ func TestStatusIsItsOwnSubresource(t *testing.T) {
 		deploy, err = r.typed.AppsV1().Deployments("default").Update(r.ctx, deploy, metav1.UpdateOptions{})
 		r.must(err)
 		if deploy.Generation != 2 || deploy.Status.Replicas != 0 {
-			t.Errorf("after an update: generation %d, %d replicas in the status", deploy.Generation, deploy.Status.Replicas)
+			r.Errorf("after an update: generation %d, %d replicas in the status", deploy.Generation, deploy.Status.Replicas)
 		}
 	})
 }
@@ -132,13 +132,13 @@ func TestFinalizersHoldObjects(t *testing.T) {
 		held, err := client.Get(r.ctx, "a", metav1.GetOptions{})
 		r.must(err)
 		if held.DeletionTimestamp == nil {
-			t.Error("a deleted object with finalizers has no deletionTimestamp")
+			r.Error("a deleted object with finalizers has no deletionTimestamp")
 		}
 		held.Finalizers = nil
 		_, err = client.Update(r.ctx, held, metav1.UpdateOptions{})
 		r.must(err)
 		if _, err := client.Get(r.ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("after its last finalizer: %v", err)
+			r.Errorf("after its last finalizer: %v", err)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestNamespaceTakesItsObjectsAlong(t *testing.T) {
 		left, _, err := r.cluster.List(configMapsGVR, "")
 		r.must(err)
 		if len(left) != 1 || left[0].GetName() != "b" {
-			t.Errorf("left over: %v", left)
+			r.Errorf("left over: %v", left)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestNoChangeIsLostOrDoubled(t *testing.T) {
 						err = r.typed.CoreV1().ConfigMaps("default").Delete(r.ctx, name, metav1.DeleteOptions{})
 					}
 					if err != nil {
-						t.Error(err)
+						r.Error(err)
 					}
 				}
 			}()
@@ -239,12 +239,12 @@ func TestNoChangeIsLostOrDoubled(t *testing.T) {
 			var rv int
 			r.must(json.Unmarshal([]byte(obj.GetResourceVersion()), &rv))
 			if rv != last+1 && last != 0 {
-				t.Fatalf("revision %d follows %d", rv, last)
+				r.Fatalf("revision %d follows %d", rv, last)
 			}
 			last = rv
 			_, had := state[obj.GetName()]
 			if want := map[bool]string{true: "ADDED", false: "MODIFIED"}[!had]; string(ev.Type) != want && ev.Type != "DELETED" {
-				t.Fatalf("%s of %s, which is there: %v", ev.Type, obj.GetName(), had)
+				r.Fatalf("%s of %s, which is there: %v", ev.Type, obj.GetName(), had)
 			}
 			state[obj.GetName()] = obj.GetResourceVersion()
 			if ev.Type == "DELETED" {
