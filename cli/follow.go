@@ -142,6 +142,8 @@ func tell[T informer.Object](f *follower, o objects, e informer.Event[T]) error 
 // narrate says on stderr what a reader of the events has to know: that there are
 // difficulties, and that events may be missing because of a new list.
 func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
+	tick := time.NewTicker(time.Second) // the number of lists moves without notice
+	defer tick.Stop()
 	var last informer.Status
 	for {
 		changed := inf.StatusChanged()
@@ -161,6 +163,7 @@ func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
 		last = now
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}

@@ -310,7 +310,7 @@ func (get *getter) tables(batches []batch) (tables []*table, found bool) {
 		for _, r := range b.page.rows {
 			found = true
 			cells := slices.Clone(r.cells)
-			if len(resources) > 1 && len(cells) > 0 {
+			if len(resources) > 1 && len(cells) > 0 && b.page.columns[0] == "NAME" {
 				cells[0] = b.kind + "/" + cells[0]
 			}
 			if namespaces {

@@ -33,11 +33,13 @@ func TestGetTables(t *testing.T) {
 			p.Namespace = "kube-system"
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 		}),
+		&corev1.Event{ObjectMeta: pod("e").ObjectMeta, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web-1"}, Type: "Normal", Reason: "Pulled", Message: "an\nimage"},
 		&appsv1.Deployment{ObjectMeta: pod("web").ObjectMeta, Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}},
 	)
 	for args, want := range map[string][]string{
 		"get pods":                     {"NAME READY STATUS RESTARTS AGE", "web-1 1/1 Running 2 *"},
 		"get pods --no-headers":        {"web-1 1/1 Running 2 *"},
+		"get events":                   {"LAST SEEN TYPE REASON OBJECT MESSAGE", "* Normal Pulled pod/web-1 an image"},
 		"get pods -A":                  {"NAMESPACE NAME READY STATUS RESTARTS AGE", "default web-1 1/1 Running 2 *", "kube-system web-2 0/1 CrashLoopBackOff 0 *"},
 		"get pods -o wide":             {"NAME READY STATUS RESTARTS IP NODE AGE", "web-1 1/1 Running 2 10.0.0.1 n1 *"},
 		"get pod web-2 -n kube-system": {"NAME READY STATUS RESTARTS AGE", "web-2 0/1 CrashLoopBackOff 0 *"},

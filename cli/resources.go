@@ -9,7 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/tidings-io/tidings/cluster"
 )
@@ -46,7 +46,7 @@ func validName(name string) error {
 	if name == "" {
 		return errors.New("a name is missing behind the /")
 	}
-	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return fmt.Errorf("the name %q %s", name, strings.Join(problems, ", "))
 	}
 	return nil

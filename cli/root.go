@@ -129,9 +129,7 @@ func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, cl
 	ended := make(chan struct{})
 	go func() {
 		defer func() { ended <- struct{}{} }()
-		if d, ok := any(d).(interface{ Run(context.Context) }); ok {
-			d.Run(ctx)
-		}
+		d.Run(ctx)
 	}()
 	return []*cluster.Cluster{c}, func() {
 		stop(errors.New("the command is done"))

@@ -60,9 +60,14 @@ func TestWithoutAnyCluster(t *testing.T) {
 
 func TestDemoNeedsNoCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "gone"))
-	out, errs, code := runIn(t.Context(), "watch", "namespaces", "--demo", "--once")
-	if code != 0 || !strings.Contains(out, "kube-system") {
-		t.Errorf("%d, %s", code, errs)
+	for args, says := range map[string]string{
+		"watch deploy,nodes -A --once": "ADDED",
+		"get pods -A":                  "Running",
+	} {
+		out, errs, code := runIn(t.Context(), append(strings.Fields(args), "--demo")...)
+		if code != 0 || errs != "" || !strings.Contains(out, says) {
+			t.Errorf("%s: %d, %s, %.500s", args, code, errs, out)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func oneLine(s string) string {
 // row is a line of a table and the object it is of.
 type row struct {
 	namespace string
-	cells     []string // the first is the name
+	cells     []string
 }
 
 // page is a table of objects of one resource, before it is known with which
@@ -84,6 +84,13 @@ func tableOfObjects(objects []*unstructured.Unstructured, wide bool) page {
 			cells = append(cells, orNone(c.value(u.Object)))
 		}
 		p.rows = append(p.rows, row{u.GetNamespace(), append(cells, orUnknown(age(u)))})
+	}
+	if objects[0].GetKind() == "Event" { // nobody looks for one by name or age
+		last := len(p.columns) - 1
+		p.columns = p.columns[1:last]
+		for i := range p.rows {
+			p.rows[i].cells = p.rows[i].cells[1:last]
+		}
 	}
 	return p
 }

@@ -182,6 +182,7 @@ func (d *differ) one(op Op, p path, v any) {
 	if p.noise() {
 		return
 	}
+	v = withoutNulls(v)
 	inSecret := d.secret && len(p) == 2 && (p[0] == "data" || p[0] == "stringData")
 	if m, ok := v.(map[string]any); ok && len(m) > 0 && (d.secret && len(p) == 1 || len(compact(v)) > wide) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {

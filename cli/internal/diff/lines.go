@@ -11,7 +11,7 @@ import (
 
 const (
 	// wide is the length of a value that is still told in one piece.
-	wide = 100
+	wide = 200
 	// long is where a single value is cut.
 	long = 400
 )
@@ -37,8 +37,9 @@ func (c Change) Lines() []string {
 	return []string{head + " " + show(c.Old) + " → " + show(c.New)}
 }
 
-// plain is a string that needs no quotes to be told from what is around it.
-var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9._/:@+-]*$|^\d[\d.]*[A-Za-z-][A-Za-z0-9._/:@+-]*$`)
+// plain is a string that needs no quotes to be told from what is around it, nor
+// from a number.
+var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9._/:@+-]*$|^\d[\d.]*[A-Za-z-][A-Za-z0-9._/:@+-]*$|^\d+\.\d+\.[\d.]+$`)
 
 // show writes a value in one line.
 func show(v any) string {
@@ -50,7 +51,31 @@ func show(v any) string {
 			return cut(v)
 		}
 	}
-	return cut(compact(v))
+	return cut(compact(withoutNulls(v)))
+}
+
+// withoutNulls leaves out the fields of objects that are null: to a reader they
+// are as good as absent. An object that has nothing else stays as it is.
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, field := range v {
+			if field != nil {
+				out[k] = withoutNulls(field)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = withoutNulls(v[i])
+		}
+		return out
+	}
+	return v
 }
 
 // cut shortens what is long and takes out what could trouble a terminal.
