@@ -20,7 +20,7 @@ type Options struct {
 	// History is how many changes of each resource are remembered. A watch
 	// or an exact list from before that gets 410 Expired, and a watch whose
 	// client reads so slowly that it falls behind it is ended. The default is
-	// 10,000, with a Workload 2,000.
+	// 10,000, with a Workload 500.
 	History int
 
 	// BookmarkInterval is the time between the bookmarks of a watch that
@@ -73,7 +73,7 @@ func New(opts Options) *Cluster {
 	if opts.History <= 0 {
 		opts.History = 10_000
 		if opts.Workload != nil {
-			opts.History = 2_000
+			opts.History = 500
 		}
 	}
 	if opts.BookmarkInterval <= 0 {

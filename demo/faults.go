@@ -154,10 +154,12 @@ func (c *Cluster) ResetCounts() {
 	c.faults.counts = nil
 }
 
-// arrive counts a request and finds out what happens to it.
-func (c *Cluster) arrive(req *Request) *Fault {
+// count notes that a request has come in. It reports whether the cluster is
+// down.
+func (c *Cluster) count(req *Request) (down bool) {
 	f := &c.faults
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.counts == nil {
 		f.counts = map[RequestKind]int{}
 	}
@@ -166,16 +168,18 @@ func (c *Cluster) arrive(req *Request) *Fault {
 		kind.Resource = req.Resource
 	}
 	f.counts[kind]++
-	down := f.down
+	return f.down
+}
+
+// faultOf asks the injectors what happens to a request.
+func (c *Cluster) faultOf(req *Request) *Fault {
+	f := &c.faults
+	f.mu.Lock()
 	injectors := make([]Injector, 0, len(f.injectors))
 	for _, id := range slices.Sorted(maps.Keys(f.injectors)) {
 		injectors = append(injectors, f.injectors[id])
 	}
 	f.mu.Unlock()
-
-	if down {
-		return &Fault{Drop: true}
-	}
 	for _, injector := range injectors {
 		if fault := injector(req); fault != nil {
 			return fault

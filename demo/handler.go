@@ -12,13 +12,16 @@ import (
 // connection.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, httpReq *http.Request) {
 	req := parseRequest(httpReq)
+	if down := c.count(req); down {
+		panic(http.ErrAbortHandler)
+	}
 	user, err := c.authenticate(httpReq)
 	if err != nil {
 		writeStatus(w, httpReq, err)
 		return
 	}
 	req.User = user
-	fault := c.arrive(req)
+	fault := c.faultOf(req)
 	if fault != nil && !fault.before(w, req) {
 		return
 	}

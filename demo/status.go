@@ -88,6 +88,9 @@ func toStatus(err error) *metav1.Status {
 		status = known.Status()
 	}
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if status.Code == 0 {
+		status.Code = http.StatusInternalServerError
+	}
 	return &status
 }
 

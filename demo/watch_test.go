@@ -40,6 +40,8 @@ func TestWatchFromRevision(t *testing.T) {
 		r.must(err)
 		custom, err := r.dynamic.Resource(widgetsGVR).Watch(r.ctx, opts)
 		r.must(err)
+		customMetadata, err := r.metadata.Resource(widgetsGVR).Watch(r.ctx, opts)
+		r.must(err)
 		one, err := r.typed.CoreV1().ConfigMaps("default").Watch(r.ctx, metav1.ListOptions{ResourceVersion: from, FieldSelector: "metadata.name=cm-1"})
 		r.must(err)
 
@@ -58,6 +60,8 @@ func TestWatchFromRevision(t *testing.T) {
 		}
 		r.expect(custom, "ADDED w-0", "ADDED w-1", "ADDED w-2")
 		custom.Stop()
+		r.expect(customMetadata, "ADDED w-0", "ADDED w-1", "ADDED w-2")
+		customMetadata.Stop()
 		r.expect(one, "ADDED cm-1", "MODIFIED cm-1")
 		r.quiet(one)
 		one.Stop()

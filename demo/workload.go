@@ -121,8 +121,9 @@ func newSimulation(c *Cluster, w Workload) *simulation {
 }
 
 // Run lets the cluster live until ctx ends. It can be run again, and goes on
-// where it stopped. Without a workload there is nothing to do but wait. Two
-// Runs at a time take turns.
+// where it stopped; in the meantime nothing happens by itself, and pods that
+// clients delete stay terminating. Without a workload there is nothing to do
+// but wait. Two Runs at a time take turns.
 func (c *Cluster) Run(ctx context.Context) {
 	s := c.sim
 	if s == nil {
