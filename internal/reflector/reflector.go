@@ -173,12 +173,12 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 	if r.established {
 		return nil
 	}
-	verb := "list"
+	verb, resource := "list", r.target.Resource
 	var failure *source.Error
 	if errors.As(err, &failure) {
-		verb = failure.Verb
+		verb, resource = failure.Verb, failure.Resource // ours may be a name like "deploy", from before discovery
 	}
-	name := r.target.Resource.GroupResource().String()
+	name := resource.GroupResource().String()
 	switch {
 	case apierrors.IsForbidden(err):
 		where := ""
@@ -193,7 +193,7 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 	case apierrors.IsUnauthorized(err):
 		return &RefusedError{err, "check the credentials of the kubeconfig: they are missing, wrong or expired"}
 	case apierrors.IsNotFound(err):
-		return &RefusedError{err, fmt.Sprintf("the cluster does not serve %s in version %q (see: kubectl api-resources)", name, r.target.Resource.Version)}
+		return &RefusedError{err, fmt.Sprintf("the cluster does not serve %s in version %q (see: kubectl api-resources)", name, resource.Version)}
 	case apierrors.IsMethodNotSupported(err):
 		return &RefusedError{err, fmt.Sprintf("%s cannot be both listed and watched", name)}
 	case apierrors.IsBadRequest(err):
