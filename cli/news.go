@@ -59,7 +59,7 @@ var eventColours = map[string]string{"ADDED": green, "MODIFIED": yellow, "DELETE
 
 func (l *newsLine) of(n news) string {
 	if !l.started {
-		l.widths, l.started = [4]int{0, len("MODIFIED"), 0, 24}, true
+		l.widths, l.started = [4]int{0, len("MODIFIED"), 0, 40}, true
 	}
 	name := n.meta.GetName()
 	if ns := n.meta.GetNamespace(); ns != "" {

@@ -87,6 +87,7 @@ func defaultCluster(contexts []string) string {
 // serve mirrors and answers until ctx ends. What makes it useless from the start,
 // like an address in use or a kubeconfig that cannot be read, is an error.
 func (g *globals) serve(ctx context.Context, address string, mo mirror.Options, so server.Options) (err error) {
+	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
 		return err
@@ -109,10 +110,12 @@ func (g *globals) serve(ctx context.Context, address string, mo mirror.Options, 
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", address, err)
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Serve(ctx, listener) })
 	group.Go(func() error {
 		return m.Follow(ctx, afterFirst(sets, func() {
+			if ctx.Err() != nil {
+				return
+			}
 			g.screen.say(fmt.Sprintf("Serving on http://%s (GET / says what; Ctrl-C ends it)", listener.Addr()))
 		}))
 	})

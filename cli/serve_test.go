@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -177,10 +178,14 @@ func TestServeErrors(t *testing.T) {
 		"--retain -1":                       "--retain",
 		"pods":                              "unknown command",
 	} {
-		if args != "--listen 0.0.0.0:0" && !strings.HasPrefix(args, "--listen") {
+		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
 		}
+		begun := time.Now()
 		_, errs, code := w.run(append([]string{"serve", "-v", "error"}, strings.Fields(args)...)...)
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("%s: it takes %v to fail", args, took)
+		}
 		if code != 1 || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %q lacks %q", args, code, errs, says)
 		}
@@ -201,4 +206,31 @@ func TestServeErrors(t *testing.T) {
 	if _, errs, code := runIn(t.Context(), "get", "pods", "--server", taken.Addr().String()); code != 1 || !strings.Contains(errs, `is "tidings serve" running there?`) {
 		t.Errorf("%d, %q", code, errs)
 	}
+}
+
+// Whatever answers at the address of --server, get ends in good order.
+func FuzzMirrorAnswers(f *testing.F) {
+	for _, answer := range []string{
+		``, `null`, `{}`, `{"data":null}`, `{"data":{}}`, `{"data":[null]}`, `{"data":[{"metadata":{"name":1},"status":[]}]}`, `{"data":[],"remaining":-1}`,
+		`{"error":"x","exists":["y"],"reason":"Invalid"}`, `{"data":[{"kind":"Event","apiVersion":"v1","involvedObject":7}]}`, `{"data":[{"kind":"Pod","apiVersion":"v1","spec":{"containers":{}}}]}`,
+	} {
+		f.Add(answer, 200)
+		f.Add(answer, 404)
+	}
+	f.Fuzz(func(t *testing.T, answer string, status int) {
+		if strings.Contains(answer, `"continue"`) || strings.Contains(answer, `"progress"`) || status < 200 || status > 599 {
+			return // a server can keep a client asking for ever
+		}
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, answer)
+		}))
+		defer srv.Close()
+		for _, args := range []string{"get pods", "get pods -A -o wide", "get pod/x -o yaml", "get pods -o name --context *", "get pods,ns -o json --context a"} {
+			out, errs, code := runIn(t.Context(), append(strings.Fields(args), "--server", srv.URL)...)
+			if code != 0 && errs == "" || code == 0 && out == "" && errs == "" && !strings.Contains(args, "name") {
+				t.Errorf("%s: %d, %q, %q", args, code, out, errs)
+			}
+		}
+	})
 }
