@@ -89,7 +89,7 @@ func nested(name string, value any) map[string]any {
 
 func fieldsV1(tree map[string]any) *metav1.FieldsV1 {
 	raw, _ := json.Marshal(tree) // maps and strings only
-	return &metav1.FieldsV1{Raw: raw}
+	return metav1.NewFieldsV1(string(raw))
 }
 
 // manage notes that a manager has written everything but the status of an

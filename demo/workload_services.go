@@ -116,6 +116,8 @@ func targetPort(p corev1.ServicePort) int32 {
 
 // syncEndpoints keeps the older form of the same. It is deprecated, and still
 // there in every cluster.
+//
+//lint:file-ignore SA1019 clusters have Endpoints, so this one does
 func (s *simulation) syncEndpoints(svc *corev1.Service, pods []*corev1.Pod) {
 	var subset corev1.EndpointSubset
 	for _, pod := range pods {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -115,7 +115,7 @@ func (r *resource) checkName(obj Object) error {
 	if obj.GetName() == "" {
 		errs = append(errs, field.Required(at.Child("name"), "name or generateName is required"))
 	}
-	for _, msg := range path.IsValidPathSegmentName(obj.GetName()) {
+	for _, msg := range content.IsPathSegmentName(obj.GetName()) {
 		errs = append(errs, field.Invalid(at.Child("name"), obj.GetName(), msg))
 	}
 	switch {
@@ -153,8 +153,8 @@ func (c *Cluster) modify(r *resource, namespace, name string, change func(Object
 		return nil, errConflict(r, name)
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return nil, apierrors.NewConflict(r.group(), name,
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		//lint:ignore ST1005 these are a kube-apiserver's own words
+		return nil, apierrors.NewConflict(r.group(), name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
 	}
 	if obj.GetName() != old.GetName() || obj.GetNamespace() != old.GetNamespace() {
 		return nil, apierrors.NewBadRequest("the name and the namespace of an object cannot change")
@@ -228,11 +228,11 @@ func precondition(r *resource, obj Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():
-		return apierrors.NewConflict(r.group(), obj.GetName(),
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, obj.GetUID()))
+		//lint:ignore ST1005 these are a kube-apiserver's own words
+		return apierrors.NewConflict(r.group(), obj.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, obj.GetUID()))
 	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
-		return apierrors.NewConflict(r.group(), obj.GetName(),
-			errors.New("Precondition failed: the resourceVersion is not the current one"))
+		//lint:ignore ST1005 these are a kube-apiserver's own words
+		return apierrors.NewConflict(r.group(), obj.GetName(), errors.New("Precondition failed: the resourceVersion is not the current one"))
 	}
 	return nil
 }

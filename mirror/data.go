@@ -6,7 +6,7 @@ import (
 	"iter"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -174,7 +174,7 @@ func (q *Query) check() error {
 		if q.Resource.Namespaced && q.Namespace == "" {
 			return invalid("%s are namespaced: %q is sought in which namespace?", q.Resource, q.Name)
 		}
-		wrong := path.IsValidPathSegmentName(q.Name)
+		wrong := content.IsPathSegmentName(q.Name)
 		if len(q.Name) > validation.DNS1123SubdomainMaxLength {
 			wrong = append(wrong, "it is too long")
 		}

@@ -153,7 +153,7 @@ func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 	}
 	for _, entry := range pod.ManagedFields {
 		for _, change := range inManagedFields {
-			entry.FieldsV1.Raw = bytes.ReplaceAll(entry.FieldsV1.Raw, change[0], change[1])
+			entry.FieldsV1.SetRawBytes(bytes.ReplaceAll(entry.FieldsV1.GetRawBytes(), change[0], change[1]))
 		}
 	}
 	return pod

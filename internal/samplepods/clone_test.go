@@ -100,14 +100,14 @@ func TestCloneIsLikeTheRecordedPod(t *testing.T) {
 		for i, entry := range pod.ManagedFields {
 			// The order of fields is that of their names, and so of uids.
 			var fields any
-			if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+			if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 				t.Fatal(err)
 			}
 			sorted, err := json.Marshal(fields)
 			if err != nil {
 				t.Fatal(err)
 			}
-			pod.ManagedFields[i].FieldsV1.Raw = sorted
+			pod.ManagedFields[i].FieldsV1.SetRawBytes(sorted)
 		}
 		text, err := json.MarshalIndent(pod, "", " ")
 		if err != nil {

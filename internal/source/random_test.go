@@ -91,7 +91,7 @@ var (
 					return metav1.OwnerReference{Kind: word.Draw(t, "kind"), Name: word.Draw(t, "owner"), Controller: rapid.Ptr(rapid.Bool(), true).Draw(t, "controller")}
 				}), 0, 2).Draw(t, "owners"),
 				ManagedFields: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) metav1.ManagedFieldsEntry {
-					return metav1.ManagedFieldsEntry{Manager: word.Draw(t, "manager"), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}}
+					return metav1.ManagedFieldsEntry{Manager: word.Draw(t, "manager"), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)}
 				}), 0, 2).Draw(t, "managed"),
 			},
 			Spec: corev1.PodSpec{
