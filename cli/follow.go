@@ -98,10 +98,12 @@ func follow[T informer.Object](ctx context.Context, f *follower, o objects, befo
 		}
 	}
 	var printed error
+	first := f.since == "" // the list that Synced ends; later ones are news
 	for e := range inf.Events(ctx) {
-		if printed = tell(f, o, e); printed != nil {
+		if printed = tell(f, o, e, first); printed != nil {
 			break
 		}
+		first = first && e.Type != informer.Synced
 	}
 	stop()
 	err = parts.Wait()
@@ -115,11 +117,13 @@ func follow[T informer.Object](ctx context.Context, f *follower, o objects, befo
 	return err
 }
 
-// tell prints one event. It returns errDone when there is to be no other.
-func tell[T informer.Object](f *follower, o objects, e informer.Event[T]) error {
+// tell prints one event, perhaps of the first list. It returns errDone when there
+// is to be no other.
+func tell[T informer.Object](f *follower, o objects, e informer.Event[T], first bool) error {
 	switch e.Type {
 	case informer.Added, informer.Updated, informer.Deleted:
-		if f.watchOnly && e.InInitialList {
+		listed := first && e.InInitialList
+		if listed && f.watchOnly {
 			return nil
 		}
 		n := news{kind: o.resource.Kind, event: e.Type.String(), meta: any(e.Object).(metav1.Object)}
@@ -128,8 +132,8 @@ func tell[T informer.Object](f *follower, o objects, e informer.Event[T]) error 
 		}
 		n.object, _ = any(e.Object).(*unstructured.Unstructured)
 		n.old, _ = any(e.Old).(*unstructured.Unstructured)
-		// The initial list goes out in large pieces, what happens then at once.
-		return f.g.screen.print(!e.InInitialList, func(w io.Writer) { f.format(w, n) })
+		// The first list goes out in large pieces, what happens then at once.
+		return f.g.screen.print(!listed, func(w io.Writer) { f.format(w, n) })
 	case informer.Synced:
 		if err := f.g.screen.flush(); err != nil || !f.once {
 			return err
@@ -148,9 +152,11 @@ func (f *follower) narrate(ctx context.Context, inf watched, o objects) {
 	for {
 		changed := inf.StatusChanged()
 		now := inf.Status()
-		if now.Errors > last.Errors && now.Phase == informer.Waiting {
-			wait := max(0, time.Until(now.Retry)).Round(time.Second / 10)
-			f.g.screen.say(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
+		if wait := time.Until(now.Retry).Round(time.Second / 10); now.Errors > last.Errors && wait > 0 {
+			switch now.Phase {
+			case informer.Waiting, informer.Denied, informer.Gone:
+				f.g.screen.say(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
+			}
 		}
 		if now.Lists > last.Lists {
 			switch {

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cli"
@@ -174,6 +176,27 @@ func TestWatchSaysThatItListedAgain(t *testing.T) {
 	}
 	for said := ""; !strings.Contains(said, "had to list again"); said = s.remark() {
 	}
+}
+
+// A custom resource goes and comes back.
+func TestWatchOutlivesItsResource(t *testing.T) {
+	w := newWorld(t)
+	info := metav1.APIResource{Name: "kites", SingularName: "kite", Kind: "Kite", Group: "x.io", Version: "v1", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
+	kite := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Kite", "metadata": map[string]any{"namespace": "default", "name": "k"}}}
+	if err := w.clusters[0].AddResource(info); err != nil {
+		t.Fatal(err)
+	}
+	w.create(kite)
+	s := w.begin("watch", "kites")
+	s.expect("ADDED Kite default/k * *")
+	w.clusters[0].RemoveResource(schema.GroupVersionResource{Group: "x.io", Version: "v1", Resource: "kites"})
+	s.expect("DELETED Kite default/k * *")
+	contains(t, s.remark(), "kites.v1.x.io", "trying again in")
+	if err := w.clusters[0].AddResource(info); err != nil {
+		t.Fatal(err)
+	}
+	w.create(kite)
+	s.expect("ADDED Kite default/k * *")
 }
 
 func TestWatchSince(t *testing.T) {
