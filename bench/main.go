@@ -37,7 +37,7 @@ type side struct {
 // figures are what a run measured, by name and unit.
 type figures map[string]float64
 
-var lines = []line{firstSync}
+var lines = []line{firstSync, replaySync, reads}
 
 func main() {
 	var (
