@@ -67,7 +67,7 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	}
 	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*loop]struct{}{}}
 	if !o.unshared {
-		o.codec.Share = share.New()
+		o.shared = share.New()
 	}
 	store := indexer.Options[T]{Retain: o.retain}
 	if len(o.namespaces) > 1 {
@@ -314,8 +314,8 @@ func (inf *Informer[T]) Empty(ctx context.Context) error {
 		return fmt.Errorf("empty the informer of %s: %w", inf.describe(), ErrStarted)
 	}
 	inf.store.Empty()
-	if inf.opts.codec.Share != nil {
-		inf.opts.codec.Share.Forget()
+	if inf.opts.shared != nil {
+		inf.opts.shared.Forget()
 	}
 	// Handlers do not run now, but what they have not been told would keep the
 	// objects alive: tell them.

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,4 +188,30 @@ func TestRelistKeepsWhatItHas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTransformComesBeforeSharing: what a transform changes is its object's own,
+// however much of it other objects will have in common.
+func TestTransformComesBeforeSharing(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		for i := range 20 {
+			_, err := r.server.Create(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("p-%02d", i)},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image", Args: []string{"a", "b"}}}},
+			})
+			r.must(err)
+		}
+		inf, err := informer.New[*corev1.Pod](r.conn, informer.Transform(func(p *corev1.Pod) (*corev1.Pod, error) {
+			p.Spec.Containers[0].Args[0] = p.Name
+			return p, nil
+		}))
+		r.must(err)
+		r.stopAfter(inf)
+		r.must(inf.Start(r.ctx))
+		for _, p := range inf.List(informer.Query{}) {
+			if p.Spec.Containers[0].Args[0] != p.Name || p.Spec.Containers[0].Args[1] != "b" {
+				t.Errorf("%s has the arguments %v", p.Name, p.Spec.Containers[0].Args)
+			}
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/share"
 )
 
 // Option changes what an informer mirrors or how.
@@ -29,6 +30,7 @@ type options struct {
 	scheme     *runtime.Scheme
 	codec      codec.Options
 	unshared   bool
+	shared     *share.Table // nil if unshared
 	logger     *slog.Logger
 	transform  any // func(T) (T, error)
 	filter     any // func(T) bool

@@ -115,6 +115,9 @@ func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
 	if s.transform != nil {
 		c = codec.Transformed(c, s.transform)
 	}
+	if s.opts.shared != nil {
+		c = codec.Shared(c, s.opts.shared)
+	}
 	target := s.guess
 	target.Resource, target.Kind = r.GVR(), r.Kind
 	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.held), nil

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,8 +44,6 @@ type Options struct {
 	// KeepManagedFields keeps metadata.managedFields, the record of who set
 	// which field: often half of an object, and of no use to its readers.
 	KeepManagedFields bool
-	// Share, if not nil, makes typed objects have equal parts in common.
-	Share *share.Table
 }
 
 const (
@@ -92,22 +91,49 @@ func finish(o object, gvk schema.GroupVersionKind, opts Options) {
 }
 
 // Transformed is a codec whose objects are changed once they are made. The
-// object is transform's own; an error is one of decoding.
+// object is transform's own; an error is one of decoding. Transform is never
+// called by two goroutines at once.
 func Transformed[T any](c Codec[T], transform func(T) (T, error)) Codec[T] {
-	return transformed[T]{c, transform}
+	return &transformed[T]{Codec: c, transform: transform}
 }
 
 type transformed[T any] struct {
 	Codec[T]
+	mu        sync.Mutex
 	transform func(T) (T, error)
 }
 
-func (c transformed[T]) Decode(format Format, raw []byte) (T, error) {
+func (c *transformed[T]) Decode(format Format, raw []byte) (T, error) {
 	o, err := c.Codec.Decode(format, raw)
 	if err != nil {
 		return o, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.transform(o)
+}
+
+// Shared is a codec whose objects, if they are of a Go type, have equal parts in
+// common with those made before. They must not be modified any more.
+func Shared[T any](c Codec[T], table *share.Table) Codec[T] {
+	switch any(*new(T)).(type) {
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *Raw:
+		return c
+	}
+	return shared[T]{c, table}
+}
+
+type shared[T any] struct {
+	Codec[T]
+	table *share.Table
+}
+
+func (c shared[T]) Decode(format Format, raw []byte) (T, error) {
+	o, err := c.Codec.Decode(format, raw)
+	if err == nil {
+		c.table.Object(o)
+	}
+	return o, err
 }
 
 // typed keeps objects as the Go type of their kind.
@@ -132,9 +158,6 @@ func (c typed[T]) Decode(format Format, raw []byte) (T, error) {
 		return none, err
 	}
 	finish(out.(object), c.gvk, c.opts)
-	if c.opts.Share != nil {
-		c.opts.Share.Object(out)
-	}
 	return out.(T), nil
 }
 

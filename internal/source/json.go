@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,10 +143,16 @@ func (in jsonReader) expect(want json.Delim) error {
 }
 
 // readJSONWatch calls visit with the type and object of each event until the
-// stream ends.
-func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error) error {
+// stream ends. The bytes are valid during the call. Before it waits for more to
+// come it calls idle.
+func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error, idle func() error) error {
 	in := newJSONReader(r)
 	for {
+		if b, ok := in.Buffered().(*bytes.Reader); !ok || b.Len() == 0 {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
 		var frame struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`

@@ -67,18 +67,16 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	}
 	defer body.Close()
 	var seen callerError
-	visit := func(raw []byte) error {
-		object, err := k.listed(format, raw)
-		if err != nil {
-			return err
-		}
-		return seen.note(each(object))
-	}
+	pipe := newPipeline(func(raw []byte) (T, error) { return k.listed(format, raw) }, func(o T) error { return seen.note(each(o)) })
+	defer pipe.abandon()
 	var meta metav1.ListMeta
 	if format == codec.Protobuf {
-		meta, err = readProtobufList(body, visit)
+		meta, err = readProtobufList(body, pipe.add)
 	} else {
-		meta, err = readJSONList(body, visit)
+		meta, err = readJSONList(body, pipe.add)
+	}
+	if err == nil {
+		err = pipe.drain()
 	}
 	if seen.err != nil {
 		return ListResult{}, seen.err
@@ -138,24 +136,34 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	}
 	defer body.Close()
 	var seen callerError
-	decode := k.changed
-	if opts.InitialEvents {
-		decode = k.listed
-	}
+	initial := opts.InitialEvents
+	pipe := newPipeline(
+		func(raw []byte) (T, error) { return k.listed(format, raw) },
+		func(o T) error { return seen.note(each(Event[T]{Type: Added, Object: o})) })
+	defer pipe.abandon()
 	visit := func(kind string, raw []byte) error {
-		event, err := k.event(format, kind, raw, decode)
+		if initial {
+			if kind == "ADDED" {
+				return pipe.add(raw)
+			}
+			if err := pipe.drain(); err != nil {
+				return err
+			}
+		}
+		event, err := k.event(format, kind, raw)
 		if err != nil {
 			return err
 		}
-		if event.InitialEventsEnd {
-			decode = k.changed // from here on everything is news
-		}
+		initial = initial && !event.InitialEventsEnd // from there on everything is news
 		return seen.note(each(event))
 	}
 	if format == codec.Protobuf {
-		err = readProtobufWatch(body, visit)
+		err = readProtobufWatch(body, visit, pipe.idle)
 	} else {
-		err = readJSONWatch(body, visit)
+		err = readJSONWatch(body, visit, pipe.idle)
+	}
+	if err == nil {
+		err = pipe.drain()
 	}
 	switch {
 	case seen.err != nil:
@@ -189,7 +197,7 @@ func (k *Kube[T]) changed(format codec.Format, raw []byte) (T, error) {
 }
 
 // event makes sense of one frame of a watch.
-func (k *Kube[T]) event(format codec.Format, kind string, raw []byte, decode func(codec.Format, []byte) (T, error)) (Event[T], error) {
+func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T], error) {
 	var event Event[T]
 	switch kind {
 	case "ADDED":
@@ -216,7 +224,7 @@ func (k *Kube[T]) event(format codec.Format, kind string, raw []byte, decode fun
 	default:
 		return event, fmt.Errorf("unknown watch event type %.40q", kind)
 	}
-	object, err := decode(format, raw)
+	object, err := k.changed(format, raw)
 	event.Object = object
 	return event, err
 }

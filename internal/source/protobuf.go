@@ -30,6 +30,9 @@ const (
 	unknownRaw   protowire.Number = 2
 	listMetadata protowire.Number = 1
 	listItems    protowire.Number = 2
+	eventType    protowire.Number = 1
+	eventObject  protowire.Number = 2
+	extensionRaw protowire.Number = 1
 )
 
 // unwrapUnknown takes the message out of its envelope.
@@ -117,10 +120,15 @@ func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.Lis
 // readProtobufWatch calls visit with the type and object of each event until
 // the stream ends. A frame is four bytes of length, big endian, and that many
 // bytes of a metav1.WatchEvent, whose object is in an envelope of its own.
-func readProtobufWatch(r io.Reader, visit func(kind string, raw []byte) error) error {
+func readProtobufWatch(r io.Reader, visit func(kind string, raw []byte) error, idle func() error) error {
 	in := &messageReader{r: bufio.NewReaderSize(r, 64<<10)}
 	var length [4]byte
 	for {
+		if in.r.Buffered() < len(length) {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
 		if _, err := io.ReadFull(in.r, length[:]); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -131,18 +139,75 @@ func readProtobufWatch(r io.Reader, visit func(kind string, raw []byte) error) e
 		if err != nil {
 			return err
 		}
-		var event metav1.WatchEvent
-		if err := event.Unmarshal(frame); err != nil {
-			return fmt.Errorf("protobuf watch event: %w", err)
-		}
-		_, raw, err := unwrapUnknown(event.Object.Raw)
+		kind, raw, err := watchEvent(frame)
 		if err != nil {
 			return fmt.Errorf("protobuf watch event: %w", err)
 		}
-		if err := visit(event.Type, raw); err != nil {
+		if err := visit(string(kind), raw); err != nil {
 			return err
 		}
 	}
+}
+
+// watchEvent finds the type and the object in a metav1.WatchEvent, without
+// copying them.
+func watchEvent(frame []byte) (kind, object []byte, err error) {
+	for len(frame) > 0 {
+		number, wire, n := protowire.ConsumeTag(frame)
+		if n < 0 {
+			return nil, nil, protowire.ParseError(n)
+		}
+		frame = frame[n:]
+		if wire != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wire, frame); n < 0 {
+				return nil, nil, protowire.ParseError(n)
+			}
+			frame = frame[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(frame)
+		if n < 0 {
+			return nil, nil, protowire.ParseError(n)
+		}
+		frame = frame[n:]
+		switch number {
+		case eventType:
+			kind = value
+		case eventObject:
+			if object, err = lastField(value, extensionRaw); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	rest, ok := bytes.CutPrefix(object, magic)
+	if !ok {
+		return nil, nil, fmt.Errorf("not Kubernetes protobuf: it begins with %.4q", object)
+	}
+	object, err = lastField(rest, unknownRaw)
+	return kind, object, err
+}
+
+// lastField is the value of a length-delimited field, nil if it is not there.
+// Of several the last one counts, as in all of protobuf.
+func lastField(message []byte, wanted protowire.Number) (last []byte, err error) {
+	for len(message) > 0 {
+		number, wire, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		size := protowire.ConsumeFieldValue(number, wire, message[n:])
+		if size < 0 {
+			return nil, protowire.ParseError(size)
+		}
+		if number == wanted {
+			if wire != protowire.BytesType {
+				return nil, fmt.Errorf("field %d is of wire type %d", number, wire)
+			}
+			last, _ = protowire.ConsumeBytes(message[n:])
+		}
+		message = message[n+size:]
+	}
+	return last, nil
 }
 
 // messageReader reads protobuf fields off a stream.
