@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
@@ -17,6 +18,7 @@ type backlog[T object.Object] struct {
 
 	mu     sync.Mutex
 	at     *position[T] // everything before it has been read
+	seen   uint64       // events of the next batch up to this version are not news
 	queue  []*batch[T]  // as read, while within the limit
 	fold   *fold[T]     // what the queue became once over it
 	n      int          // events in queue or fold
@@ -25,8 +27,8 @@ type backlog[T object.Object] struct {
 	wake   chan struct{}
 }
 
-func newBacklog[T object.Object](at *position[T], limit int) *backlog[T] {
-	return &backlog[T]{limit: limit, at: at, wake: make(chan struct{})}
+func newBacklog[T object.Object](at *position[T], seen uint64, limit int) *backlog[T] {
+	return &backlog[T]{limit: limit, at: at, seen: seen, wake: make(chan struct{})}
 }
 
 func (b *backlog[T]) stats() (waiting, folded uint64) {
@@ -62,6 +64,16 @@ func (b *backlog[T]) read(ctx context.Context) {
 // add takes in a batch, under the lock.
 func (b *backlog[T]) add(next *batch[T]) {
 	b.at = next.End
+	if b.seen != 0 && next.Kind == changelog.Changes {
+		// What has been seen must not be folded: its end would seem to be the
+		// end of something that has never been told of.
+		news := *next
+		for len(news.Events) > 0 && news.Events[0].ResourceVersion <= b.seen {
+			news.Events = news.Events[1:]
+		}
+		next = &news
+	}
+	b.seen = 0
 	if b.fold == nil && b.n+len(next.Events) <= b.limit {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)

@@ -81,7 +81,7 @@ type (
 // on the log cannot run away from it.
 func Follow[T object.Object](ix *indexer.Indexer[T], opts Options) *Follower[T] {
 	view := ix.Pin()
-	f := newFollower(ix, opts, view.Tail())
+	f := newFollower(ix, opts, view.Tail(), 0)
 	f.view = view
 	return f
 }
@@ -93,17 +93,17 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 	if !ok {
 		return nil, false
 	}
-	f := newFollower(ix, opts, at)
-	f.seen, f.synced = version, true
+	f := newFollower(ix, opts, at, version)
+	f.synced = true
 	close(f.hasSynced)
 	return f, true
 }
 
-func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T]) *Follower[T] {
-	f := &Follower[T]{ix: ix, opts: opts, hasSynced: make(chan struct{})}
+func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Follower[T] {
+	f := &Follower[T]{ix: ix, opts: opts, seen: seen, hasSynced: make(chan struct{})}
 	f.position.Store(at)
 	if opts.Fold > 0 {
-		f.backlog = newBacklog(at, opts.Fold)
+		f.backlog = newBacklog(at, seen, opts.Fold)
 	}
 	return f
 }
@@ -301,15 +301,21 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 		out := Event[T]{
 			Type: Type(e.Type), Object: e.Object, Old: e.Old,
 			Initial: e.Initial, Unseen: e.Unseen, Version: e.ResourceVersion,
-			Resumable: i+1 == len(b.Events), Folded: b.Kind == changelog.Folded,
+			Folded: b.Kind == changelog.Folded,
 		}
+		last := i+1 == len(b.Events)
 		if b.Kind == changelog.Changes {
 			if e.ResourceVersion <= f.seen && f.seen != 0 {
 				continue
 			}
 			// Two events of one version (an object that took another's name)
 			// are resumable behind the second.
-			out.Resumable = out.Resumable || b.Events[i+1].ResourceVersion != e.ResourceVersion
+			out.Resumable = last || b.Events[i+1].ResourceVersion != e.ResourceVersion
+		} else {
+			// What has been told then is the state at the end, if the end is a
+			// state of the source: not that of a store that was emptied, nor one
+			// with changes behind the last event that were folded away.
+			out.Resumable = last && b.End.Synced && b.End.ResourceVersion == e.ResourceVersion
 		}
 		if !tell(out) {
 			return false

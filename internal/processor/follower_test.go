@@ -114,17 +114,7 @@ func (r *reader) told(e processor.Event[*meta]) {
 // caught up has the store's state; what waits for one that folds is bounded by
 // the objects there are.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		// rapid ends a run by a panic, which must not leave the bubble.
-		var failure any
-		synctest.Test(t, func(*testing.T) {
-			defer func() { failure = recover() }()
-			model(rt)
-		})
-		if failure != nil {
-			panic(failure)
-		}
-	})
+	rapid.Check(t, func(t *rapid.T) { rapid.SyncTest(t, model) })
 }
 
 func model(t *rapid.T) {
