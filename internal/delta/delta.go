@@ -28,6 +28,9 @@ const (
 	// Vanished: the resource itself is no longer served. There are no objects,
 	// and there is no complete list of them either.
 	Vanished
+	// Sync: followers that ask for it are to be told again of everything there
+	// is. Whoever pops the queue sees to that; the store has nothing to do.
+	Sync
 )
 
 // Delta is one thing a reflector learnt.
@@ -38,6 +41,10 @@ type Delta[T any] struct {
 	// ResourceVersion is set for Replaced and Bookmark; the other types carry
 	// it in Object.
 	ResourceVersion string
+	// Quiet changes the store and tells nobody: followers of the log will not
+	// see the change, and a quiet Replaced is no list that a store is synced by.
+	// It is for writes by others than the source.
+	Quiet bool
 	// Namespace is what Replaced, Bookmark and Vanished speak of, if the store has its
 	// namespaces listed and watched one by one; empty for all of it.
 	Namespace string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/object"
 )
 
@@ -44,6 +45,9 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	defer ix.writer.Unlock()
 	if slices.ContainsFunc(ix.indexes, func(have *index[T]) bool { return have.name == name }) {
 		return fmt.Errorf("there is an index %q already", name)
+	}
+	if ix.dirty.Load() {
+		ix.publish(changelog.Changes)
 	}
 	added := &index[T]{name: name, values: values, reshaped: true, tree: btree.NewBTreeGOptions(func(a, b entry[T]) bool {
 		if a.value != b.value {

@@ -69,6 +69,10 @@ type Options[T object.Object] struct {
 	// synced once all have been listed, and its resourceVersion is that of the
 	// one that is furthest behind.
 	Namespaces []string
+	// Literal takes the source at its word, as client-go does: a deletion is
+	// told of whether or not the object was held, and an object not held is
+	// Added even if the source says Updated and the store has had no list yet.
+	Literal bool
 }
 
 // Stats are counters for those who operate the store.
@@ -86,8 +90,13 @@ type Indexer[T object.Object] struct {
 	log     *changelog.Log[Event[T]]
 	current atomic.Pointer[View[T]]
 	size    func(T) int
+	literal bool
 	bytes   atomic.Int64
 	pinned  atomic.Int64
+
+	// dirty says that there are quiet changes that no View has. The next reader
+	// who needs one publishes it.
+	dirty atomic.Bool
 
 	writer   sync.Mutex // held by whoever writes; what follows is the writer's own
 	order    *btree.BTreeG[*slot[T]]
@@ -112,6 +121,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		slots:    xsync.NewMap[string, *slot[T]](),
 		log:      changelog.New[Event[T]](opts.Retain),
 		size:     opts.Size,
+		literal:  opts.Literal,
 		trailing: map[*slot[T]]struct{}{},
 		scopes:   newScopes(opts.Namespaces),
 	}
@@ -147,9 +157,21 @@ func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
 // Pin returns the newest View, to be released by the caller.
 func (ix *Indexer[T]) Pin() *View[T] {
 	for {
+		if ix.dirty.Load() {
+			ix.settle()
+		}
 		if v := ix.current.Load(); v.pin() {
 			return v
 		}
+	}
+}
+
+// settle publishes the quiet changes that no View has.
+func (ix *Indexer[T]) settle() {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	if ix.dirty.Load() {
+		ix.publish(changelog.Changes)
 	}
 }
 
@@ -179,21 +201,29 @@ func (ix *Indexer[T]) Stats() Stats {
 }
 
 // Apply brings the store up to date with a batch of deltas, in their order,
-// and publishes the result. A relist becomes visible as a whole.
+// and publishes the result. A relist becomes visible as a whole. Quiet deltas
+// alone are published when somebody next asks for a View, so that a store written
+// to one by one is not copied each time.
 func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
-	pending := false
+	pending := false // there is something to publish for those who follow
 	for i := range deltas {
 		d := &deltas[i]
+		told := len(ix.events)
 		switch d.Type {
+		case delta.Sync:
+			continue
 		case delta.Replaced:
 			if pending {
 				ix.publish(changelog.Changes)
 			}
+			pending, told = false, 0
 			ix.replace(d)
+			if d.Quiet {
+				break
+			}
 			ix.publish(changelog.Relist)
-			pending = false
 			continue
 		case delta.Vanished:
 			if pending {
@@ -213,11 +243,22 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 		default:
 			ix.set(d.Object, d.Type == delta.Updated)
 		}
+		if d.Quiet {
+			ix.hush(told)
+			ix.dirty.Store(true)
+			continue
+		}
 		pending = true
 	}
 	if pending {
 		ix.publish(changelog.Changes)
 	}
+}
+
+// hush takes back the pending events but the first n.
+func (ix *Indexer[T]) hush(n int) {
+	clear(ix.events[n:])
+	ix.events = ix.events[:n]
 }
 
 // Empty deletes everything and forgets the resourceVersion: the store is as
@@ -253,7 +294,7 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 		ix.advance(o.GetNamespace(), rv)
 		ix.insert(o)
 		event := Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv}
-		if updated && !ix.synced {
+		if updated && !ix.synced && !ix.literal {
 			event.Type = Updated
 		}
 		ix.events = append(ix.events, event)
@@ -287,7 +328,7 @@ func (ix *Indexer[T]) remove(o T) {
 	s := ix.lookup(o)
 	if s == nil {
 		ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
-		if !ix.synced { // it was there before the store began to look
+		if !ix.synced || ix.literal { // it was there before the store began to look
 			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, ResourceVersion: ix.rv})
 		}
 		return
@@ -305,8 +346,11 @@ func (ix *Indexer[T]) remove(o T) {
 // items. Deletions come first in the log, then what was added or changed, in the
 // order of the list.
 func (ix *Indexer[T]) replace(list *delta.Delta[T]) {
-	initial := ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
-	ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
+	initial := false
+	if !list.Quiet {
+		initial = ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
+		ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
+	}
 	ix.relist++
 	for _, o := range list.Items {
 		s := ix.lookup(o)
@@ -404,6 +448,7 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 		epoch: ix.epoch, order: order, tail: batch.End, ix: ix,
 		indexes: ix.copyIndexes(),
 	})
+	ix.dirty.Store(false)
 	ix.live = append(ix.live, previous)
 	ix.trim()
 	announce()

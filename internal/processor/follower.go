@@ -5,6 +5,7 @@ package processor
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type Event[T object.Object] struct {
 	Resumable   bool   // a follower that comes back to Version misses nothing
 	Folded      bool   // stands for several events, or comes out of turn among such
 	Version     uint64 // of the store once the event had happened
+	// Seq is the number of changes of the store before this one, for Added,
+	// Updated and Deleted from the log.
+	Seq uint64
 }
 
 // Options of a follower. The zero value is usable.
@@ -45,6 +49,9 @@ type Options struct {
 	// Fold is the number of events that may wait before they are folded to the
 	// newest per object. 0: keep them all.
 	Fold int
+	// News leaves out what there is at the beginning and begins with what
+	// happens next.
+	News bool
 }
 
 // Follower reads a store's news at its own pace: first everything there is,
@@ -66,6 +73,11 @@ type Follower[T object.Object] struct {
 	seen     uint64    // events of current up to this version are not news
 	next     time.Time // of the next resync
 
+	mu        sync.Mutex       // guards what follows, and orders it with the next batch
+	requested *indexer.View[T] // pinned, by Resync
+	released  bool
+	asked     chan struct{} // capacity 1: look at requested
+
 	position  atomic.Pointer[position[T]] // everything before it has been told
 	backlog   *backlog[T]                 // nil if nothing is folded
 	delivered atomic.Uint64
@@ -83,6 +95,10 @@ func Follow[T object.Object](ix *indexer.Indexer[T], opts Options) *Follower[T] 
 	view := ix.Pin()
 	f := newFollower(ix, opts, view.Tail(), 0)
 	f.view = view
+	if opts.News {
+		f.view = nil
+		view.Release()
+	}
 	return f
 }
 
@@ -100,7 +116,7 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 }
 
 func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Follower[T] {
-	f := &Follower[T]{ix: ix, opts: opts, seen: seen, hasSynced: make(chan struct{})}
+	f := &Follower[T]{ix: ix, opts: opts, seen: seen, hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
 	f.position.Store(at)
 	if opts.Fold > 0 {
 		f.backlog = newBacklog(at, seen, opts.Fold)
@@ -147,8 +163,29 @@ func (f *Follower[T]) Release() {
 	}
 	f.view, f.upcoming, f.current = nil, nil, nil
 	f.position.Store(nil)
+	f.mu.Lock()
+	if f.requested != nil {
+		f.requested.Release()
+	}
+	f.requested, f.released = nil, true
+	f.mu.Unlock()
 	if f.backlog != nil {
 		f.backlog.release()
+	}
+}
+
+// Resync has everything there is at this moment told again as Sync events, once
+// all that led to it has been told. While one resync waits for its turn, asking
+// for another does nothing. It may be called at any time.
+func (f *Follower[T]) Resync() {
+	f.mu.Lock()
+	if f.requested == nil && !f.released {
+		f.requested = f.ix.Pin()
+	}
+	f.mu.Unlock()
+	select {
+	case f.asked <- struct{}{}:
+	default:
 	}
 }
 
@@ -209,6 +246,7 @@ func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) 
 		}
 		select {
 		case <-f.ready():
+		case <-f.asked:
 		case <-due:
 		case <-ctx.Done():
 		}
@@ -218,6 +256,19 @@ func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) 
 // take returns the batch to tell next, nil if there is none at the moment.
 func (f *Follower[T]) take() *batch[T] {
 	at := f.position.Load()
+	// Under the lock: what has been published before a Resync leads to the
+	// state it pinned, and nothing that comes after may be told before that.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.upcoming == nil && f.requested != nil {
+		if f.backlog != nil {
+			f.requested.Release()
+			f.requested = nil
+			f.beginResync()
+			return f.current
+		}
+		f.upcoming, f.requested = f.requested, nil
+	}
 	if f.upcoming != nil {
 		if at == f.upcoming.Tail() {
 			return nil
@@ -302,6 +353,7 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 			Type: Type(e.Type), Object: e.Object, Old: e.Old,
 			Initial: e.Initial, Unseen: e.Unseen, Version: e.ResourceVersion,
 			Folded: b.Kind == changelog.Folded,
+			Seq:    b.End.Seq - uint64(len(b.Events)-i),
 		}
 		last := i+1 == len(b.Events)
 		if b.Kind == changelog.Changes {
