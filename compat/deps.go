@@ -1,0 +1,12 @@
+//go:build deps
+
+// Package compat keeps in go.mod what the tests of client-go and of
+// controller-runtime need, which run from elsewhere.
+package compat
+
+import (
+	_ "github.com/stretchr/testify/assert"
+	_ "k8s.io/client-go/tools/cache"
+	_ "sigs.k8s.io/controller-runtime/pkg/cache"
+	_ "sigs.k8s.io/randfill"
+)

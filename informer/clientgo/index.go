@@ -1,0 +1,121 @@
+package clientgo
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidings-io/tidings/internal/indexer"
+)
+
+// AddIndexers adds indexes, over what the store holds as well. If one of the
+// names is taken it returns an error and adds none.
+func (s *store) AddIndexers(indexers cache.Indexers) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var taken []string
+	for name := range indexers {
+		if _, ok := s.indexers[name]; ok {
+			taken = append(taken, name)
+		}
+	}
+	if len(taken) > 0 {
+		slices.Sort(taken)
+		return fmt.Errorf("%w: %v", errConflict, taken)
+	}
+	for name, values := range indexers {
+		if err := s.ix.AddIndex(name, indexFunc(name, values)); err != nil {
+			return err
+		}
+		s.indexers[name] = values
+	}
+	return nil
+}
+
+// indexFunc makes an index function of the engine of one of client-go's.
+func indexFunc(name string, values cache.IndexFunc) indexer.IndexFunc[item] {
+	return func(out []string, i item) []string {
+		found, err := values(i.obj)
+		if err != nil {
+			panic(fmt.Errorf("unable to calculate an index entry for key %q on index %q: %w", i.key, name, err))
+		}
+		return append(out, found...)
+	}
+}
+
+// GetIndexers returns the index functions by name.
+func (s *store) GetIndexers() cache.Indexers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.indexers)
+}
+
+// Index returns the objects that have a value of the index in common with obj.
+func (s *store) Index(name string, obj any) ([]any, error) {
+	s.mu.Lock()
+	values := s.indexers[name]
+	s.mu.Unlock()
+	if values == nil {
+		return nil, errNoIndex(name)
+	}
+	wanted, err := values(obj)
+	if err != nil {
+		return nil, err
+	}
+	view := s.ix.Pin()
+	defer view.Release()
+	out := make([]any, 0, len(wanted))
+	var seen map[string]bool
+	for _, value := range wanted {
+		for key, i := range view.Indexed(name, value, "", "") {
+			if len(wanted) > 1 {
+				if seen[key] {
+					continue
+				}
+				if seen == nil {
+					seen = map[string]bool{}
+				}
+				seen[key] = true
+			}
+			out = append(out, i.obj)
+		}
+	}
+	return out, nil
+}
+
+// ByIndex returns the objects that an index has under value.
+func (s *store) ByIndex(name, value string) ([]any, error) {
+	view := s.ix.Pin()
+	defer view.Release()
+	if !view.HasIndex(name) {
+		return nil, errNoIndex(name)
+	}
+	out := []any{}
+	for _, i := range view.Indexed(name, value, "", "") {
+		out = append(out, i.obj)
+	}
+	return out, nil
+}
+
+// IndexKeys returns the keys that an index has under value, in order.
+func (s *store) IndexKeys(name, value string) ([]string, error) {
+	view := s.ix.Pin()
+	defer view.Release()
+	if !view.HasIndex(name) {
+		return nil, errNoIndex(name)
+	}
+	out := []string{}
+	for key := range view.Indexed(name, value, "", "") {
+		out = append(out, key)
+	}
+	return out, nil
+}
+
+// ListIndexFuncValues returns the values that an index has objects under.
+func (s *store) ListIndexFuncValues(name string) []string {
+	view := s.ix.Pin()
+	defer view.Release()
+	return slices.AppendSeq([]string{}, view.IndexValues(name))
+}

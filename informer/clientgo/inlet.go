@@ -1,0 +1,76 @@
+package clientgo
+
+import (
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidings-io/tidings/internal/delta"
+)
+
+// inlet is where a reflector puts what it learns: the engine's queue, as the
+// store that client-go's rules speak of. Objects are transformed on the way in,
+// each once, before anybody else can see them (client-go's the_real_fifo.go).
+type inlet struct {
+	queue     *delta.Queue[item]
+	transform cache.TransformFunc // nil: none
+}
+
+var (
+	_ cache.ReflectorStore         = &inlet{}
+	_ cache.ReflectorBookmarkStore = &inlet{}
+)
+
+// make transforms an object and names it.
+func (in *inlet) make(obj any) (item, error) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err == nil && in.transform != nil {
+		if obj, err = in.transform(obj); err != nil {
+			return item{}, err
+		}
+		key, err = cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	}
+	if err != nil {
+		return item{}, cache.KeyError{Obj: obj, Err: err}
+	}
+	return item{key, obj}, nil
+}
+
+func (in *inlet) push(t delta.Type, obj any) error {
+	made, err := in.make(obj)
+	if err == nil {
+		in.queue.Push(delta.Delta[item]{Type: t, Object: made})
+	}
+	return err
+}
+
+func (in *inlet) Add(obj any) error    { return in.push(delta.Added, obj) }
+func (in *inlet) Update(obj any) error { return in.push(delta.Updated, obj) }
+func (in *inlet) Delete(obj any) error { return in.push(delta.Deleted, obj) }
+
+// Replace fails, and changes nothing, if one of the objects cannot be
+// transformed or named.
+func (in *inlet) Replace(objects []any, version string) error {
+	items := make([]item, len(objects))
+	for i, obj := range objects {
+		made, err := in.make(obj)
+		if err != nil {
+			return err
+		}
+		items[i] = made
+	}
+	in.replace(items, version)
+	return nil
+}
+
+func (in *inlet) replace(items []item, version string) {
+	in.queue.Push(delta.Delta[item]{Type: delta.Replaced, Items: items, ResourceVersion: version})
+}
+
+func (in *inlet) Resync() error {
+	in.queue.Push(delta.Delta[item]{Type: delta.Sync})
+	return nil
+}
+
+func (in *inlet) Bookmark(version string) error {
+	in.queue.Push(delta.Delta[item]{Type: delta.Bookmark, ResourceVersion: version})
+	return nil
+}

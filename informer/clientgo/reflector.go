@@ -1,0 +1,276 @@
+package clientgo
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/naming"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// The rhythm of client-go's reflector.go.
+const (
+	minWatchTimeout = 5 * time.Minute
+	backoffInit     = 800 * time.Millisecond
+	backoffMax      = 30 * time.Second
+	backoffReset    = 2 * time.Minute
+	veryShortWatch  = time.Second
+	// internalErrorsReset is how long internal errors must have been absent for
+	// MaxInternalErrorRetryDuration to begin anew.
+	internalErrorsReset = time.Minute
+	// bookmarkPatience is how long a WatchList stream may bring nothing before
+	// it is given up for a list: servers that do not know sendInitialEvents
+	// ignore it and never end the initial events. client-go waits for ever.
+	bookmarkPatience = 30 * time.Second
+)
+
+// reflector drives a ListerWatcher for ever, by the rules of client-go's
+// reflector.go: which version to ask for, when to list again rather than to
+// watch, what to tell the error handler and how long to wait. It differs where
+// those rules let it spin or hang: see watchList.
+//
+// It is not internal/reflector, which has rules of its own that need fewer
+// lists; people who bring a ListerWatcher, its fake clients and their tests
+// count on these.
+type reflector struct {
+	name        string
+	description string
+	lw          cache.ListerWatcherWithContext
+	store       cache.ReflectorStore
+	wantType    reflect.Type             // nil: any
+	wantGVK     *schema.GroupVersionKind // nil: any
+	clock       clock.Clock
+	delay       wait.DelayFunc
+	// upstream is what error handlers are given: they take a concrete type of
+	// client-go's. It only has the names.
+	upstream *cache.Reflector
+	onError  cache.WatchErrorHandlerWithContext
+
+	resyncPeriod                  time.Duration
+	minTimeout, maxTimeout        time.Duration
+	ShouldResync                  func() bool
+	WatchListPageSize             int64
+	MaxInternalErrorRetryDuration time.Duration
+	useWatchList                  bool
+
+	mu          sync.Mutex
+	version     string // the last one seen: where a watch goes on
+	unavailable bool   // the server does not know that version any more, or not yet
+	paginated   bool   // even version 0 was answered in pages: there is no watch cache
+}
+
+// internalPackages are those whose frames do not make a good name for a
+// reflector.
+var internalPackages = []string{"client-go/tools/cache/", "informer/clientgo/"}
+
+func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.ReflectorStore, opts cache.ReflectorOptions) *reflector {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Name == "" {
+		opts.Name = naming.GetNameFromCallsite(internalPackages...)
+	}
+	if opts.Backoff == nil {
+		opts.Backoff = &wait.Backoff{
+			Duration: backoffInit, Cap: backoffMax, Factor: 2, Jitter: 1,
+			Steps: int(backoffMax/backoffInit) + 1,
+		}
+	}
+	upstream := cache.NewReflectorWithOptions(lw, example, nil, opts)
+	r := &reflector{
+		name:         opts.Name,
+		description:  upstream.TypeDescription(),
+		lw:           cache.ToListerWatcherWithContext(lw),
+		store:        store,
+		wantType:     reflect.TypeOf(example),
+		clock:        opts.Clock,
+		delay:        opts.Backoff.DelayWithReset(opts.Clock, backoffReset),
+		upstream:     upstream,
+		onError:      cache.DefaultWatchErrorHandler,
+		resyncPeriod: opts.ResyncPeriod,
+		minTimeout:   max(minWatchTimeout, opts.MinWatchTimeout),
+		useWatchList: clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw),
+	}
+	r.maxTimeout = 2 * r.minTimeout
+	if u, ok := example.(*unstructured.Unstructured); ok {
+		if gvk := u.GroupVersionKind(); !gvk.Empty() {
+			r.wantGVK = &gvk
+		}
+	}
+	return r
+}
+
+// RunWithContext lists and watches until ctx ends.
+func (r *reflector) RunWithContext(ctx context.Context) {
+	log := klog.FromContext(ctx)
+	log.V(3).Info("Starting reflector", "type", r.description, "resyncPeriod", r.resyncPeriod, "reflector", r.name)
+	_ = r.delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := r.ListAndWatchWithContext(ctx); err != nil {
+			r.onError(ctx, r.upstream, err)
+		}
+		return false, nil
+	})
+	log.V(3).Info("Stopping reflector", "type", r.description, "resyncPeriod", r.resyncPeriod, "reflector", r.name)
+}
+
+// ListAndWatchWithContext fetches everything, then watches until that no longer
+// goes on. The error says why there was no watch at all; one that began and
+// broke off is no error.
+func (r *reflector) ListAndWatchWithContext(ctx context.Context) error {
+	log := klog.FromContext(ctx)
+	log.V(3).Info("Listing and watching", "type", r.description, "reflector", r.name)
+	var stream watch.Interface
+	if r.useWatchList {
+		var err error
+		stream, err = r.watchList(ctx)
+		if err != nil {
+			log.V(4).Info("No initial events from the watch; listing instead", "reflector", r.name, "type", r.description, "err", err)
+			stream = nil
+		} else if stream == nil {
+			return nil // stopped
+		}
+	}
+	if stream == nil {
+		if err := r.list(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	log.V(2).Info("Caches populated", "type", r.description, "reflector", r.name)
+
+	ticking, stop := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	var ticker sync.WaitGroup
+	ticker.Go(func() { r.tick(ticking, failed) })
+	defer func() {
+		stop()
+		ticker.Wait()
+	}()
+	return r.watch(ctx, stream, failed)
+}
+
+// tick has the store resync whenever the period is over and somebody wants it.
+func (r *reflector) tick(ctx context.Context, failed chan<- error) {
+	if r.resyncPeriod == 0 {
+		return
+	}
+	for {
+		timer := r.clock.NewTimer(r.resyncPeriod)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if r.ShouldResync != nil && !r.ShouldResync() {
+			continue
+		}
+		klog.FromContext(ctx).V(4).Info("Forcing resync", "reflector", r.name)
+		if err := r.store.Resync(); err != nil {
+			failed <- err
+			return
+		}
+	}
+}
+
+// timeout is how long the server should let a watch run, in seconds.
+func (r *reflector) timeout() *int64 {
+	seconds := int64((r.minTimeout + rand.N(r.maxTimeout-r.minTimeout+1)).Seconds())
+	return &seconds
+}
+
+// backOff waits; it returns false if ctx ends first.
+func (r *reflector) backOff(ctx context.Context) bool {
+	select {
+	case <-r.clock.After(r.delay()):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// LastSyncResourceVersion is the last version seen.
+func (r *reflector) LastSyncResourceVersion() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version
+}
+
+// seen notes where a watch would go on.
+func (r *reflector) seen(version string) {
+	r.mu.Lock()
+	r.version = version
+	r.mu.Unlock()
+	if u, ok := r.store.(cache.ResourceVersionUpdater); ok {
+		u.UpdateResourceVersion(version)
+	}
+}
+
+// lost notes whether the server knows the last version.
+func (r *reflector) lost(unavailable bool) {
+	r.mu.Lock()
+	r.unavailable = unavailable
+	r.mu.Unlock()
+}
+
+// known is the version to begin a list or a WatchList stream with: the last
+// one, or none if the server does not know it. A first list may come out of the
+// server's watch cache.
+func (r *reflector) known(first string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.unavailable:
+		return ""
+	case r.version == "":
+		return first
+	}
+	return r.version
+}
+
+// errStopped ends a watch when ctx does.
+var errStopped = errors.New("stop requested")
+
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// tooLarge says that the server has not come to the version asked for. Servers
+// before 1.19 say so in words only.
+func tooLarge(err error) bool {
+	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	if !apierrors.IsTimeout(err) || !errors.As(err, &answer) || answer.Status().Details == nil {
+		return false
+	}
+	status := answer.Status()
+	return strings.Contains(status.Message, tooLargeWords) || slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Message == tooLargeWords
+	})
+}
+
+const tooLargeWords = "Too large resource version"
+
+// busy says that the server may well go on with the watch in a moment.
+func busy(err error) bool {
+	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
+}

@@ -1,0 +1,142 @@
+package clientgo_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidings-io/tidings/informer/clientgo"
+)
+
+// streams is a source that answers with streams a test writes, and with one list.
+type streams struct {
+	mu     sync.Mutex
+	asked  []string
+	opened chan *watch.FakeWatcher
+}
+
+func (s *streams) List(opts metav1.ListOptions) (runtime.Object, error) {
+	s.note("list rv=" + opts.ResourceVersion)
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []corev1.Pod{*pod("listed", "1")}}, nil
+}
+
+func (s *streams) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	if opts.SendInitialEvents != nil {
+		s.note("watchlist rv=" + opts.ResourceVersion)
+	} else {
+		s.note("watch rv=" + opts.ResourceVersion)
+	}
+	w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 100})
+	s.opened <- w
+	return w, nil
+}
+
+func (s *streams) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, what)
+}
+
+// expect compares the requests so far.
+func (s *streams) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.asked, want) {
+		t.Errorf("asked for %q, want %q", s.asked, want)
+	}
+}
+
+func bookmark(version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+}
+
+func at(p *corev1.Pod, version string) *corev1.Pod {
+	p.ResourceVersion = version
+	return p
+}
+
+// streaming runs an informer of ours on streams.
+func streaming(t *testing.T, test func(s *streams, inf cache.SharedIndexInformer, l *logbook)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &streams{opened: make(chan *watch.FakeWatcher, 100)}
+		inf := clientgo.NewSharedIndexInformer(s, &corev1.Pod{}, 0, nil)
+		l := &logbook{t: t}
+		if _, err := inf.AddEventHandler(l); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			inf.RunWithContext(ctx)
+		}()
+		test(s, inf, l)
+		cancel()
+		<-done
+	})
+}
+
+func TestTheInitialEventsAreAList(t *testing.T) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+		w := <-s.opened
+		w.Add(at(pod("a", "1"), "5"))
+		w.Add(at(pod("b", "1"), "3"))
+		w.Modify(at(pod("a", "2"), "6"))
+		w.Add(at(pod("c", "1"), "6"))
+		w.Delete(at(pod("c", "1"), "7"))
+		l.expect()
+		if inf.HasSynced() || inf.LastSyncResourceVersion() != "" {
+			t.Error("synced before the end of the initial events")
+		}
+		w.Action(watch.Bookmark, bookmark("7"))
+		l.expect("add a=2 initial", "add b=1 initial")
+		if inf.LastSyncResourceVersion() != "7" || inf.GetStore().LastStoreSyncResourceVersion() != "7" {
+			t.Error("the version is not that of the bookmark")
+		}
+		w.Modify(at(pod("b", "2"), "8"))
+		l.expect("update b=1 b=2")
+		s.expect(t, "watchlist rv=")
+		w.Stop() // in good order: the next watch goes on
+		s.expect(t, "watchlist rv=", "watch rv=8")
+	})
+}
+
+func TestInitialEventsWithoutEndAreListed(t *testing.T) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+		w := <-s.opened
+		w.Add(at(pod("a", "1"), "5"))
+		time.Sleep(20 * time.Second)
+		w.Add(at(pod("b", "1"), "6")) // slow, and still alive
+		time.Sleep(20 * time.Second)
+		s.expect(t, "watchlist rv=")
+		time.Sleep(11 * time.Second)
+		s.expect(t, "watchlist rv=", "list rv=0", "watch rv=9")
+		l.expect("add listed=1 initial")
+		if !w.IsStopped() {
+			t.Error("the stream was left open")
+		}
+	})
+}
+
+func TestStreamsThatBreakOffAreNotSpunOn(t *testing.T) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+		for range 2 {
+			w := <-s.opened
+			w.Add(at(pod("a", "1"), "5"))
+			w.Stop()
+		}
+		s.expect(t, "watchlist rv=", "watchlist rv=", "list rv=0", "watch rv=9")
+		l.expect("add listed=1 initial")
+	})
+}
