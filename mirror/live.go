@@ -126,6 +126,15 @@ func (l live) Watch(ctx context.Context, q Query, since string) (iter.Seq2[Event
 	if from.more > 0 {
 		w.version, w.reset = "", true
 	}
+	if w.version == "" {
+		// Everything there is will be listed; a list that is refused is better
+		// known before the caller has begun to answer.
+		probe := q
+		probe.Limit = 1
+		if _, err := l.List(ctx, probe, func(*Object) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
 	return func(yield func(Event, error) bool) { w.run(ctx, yield) }, nil
 }
 
