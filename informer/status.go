@@ -120,7 +120,7 @@ func (s *Status) include(r reflector.Status, first bool) {
 var severity = [...]int{reflector.Stopped: 1, reflector.Watching: 0, reflector.Listing: 2, reflector.Waiting: 3, reflector.Denied: 4, reflector.Gone: 5, reflector.Refused: 6}
 
 // StatusChanged returns a channel that is closed when the informer starts or
-// ends, or its Phase or LastError changes: what to wait for between two looks
+// ends, or its Phase, LastError or Lists change: what to wait for between two looks
 // at [Informer.Status].
 func (inf *Informer[T]) StatusChanged() <-chan struct{} {
 	inf.mu.Lock()

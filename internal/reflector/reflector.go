@@ -43,8 +43,8 @@ type Options struct {
 	// Scope is the namespace that lists and bookmarks are of, if the store has
 	// its namespaces listed one by one.
 	Scope string
-	// Changed, if not nil, is called when the Phase or the Err of the status
-	// has changed. It must not block.
+	// Changed, if not nil, is called when the Phase, the Err or the Lists of the
+	// status have changed. It must not block.
 	Changed func()
 	// Logger gets relists and errors. nil means silence.
 	Logger *slog.Logger

@@ -66,12 +66,12 @@ func (b *board) Status() Status {
 // note changes the status.
 func (b *board) note(change func(*Status)) {
 	b.mu.Lock()
-	phase, errTime := b.status.Phase, b.status.ErrTime
+	before := b.status
 	change(&b.status)
-	if b.status.Phase != phase {
+	if b.status.Phase != before.Phase {
 		b.status.Since = time.Now()
 	}
-	news := b.status.Phase != phase || b.status.ErrTime != errTime
+	news := b.status.Phase != before.Phase || b.status.ErrTime != before.ErrTime || b.status.Lists != before.Lists
 	b.mu.Unlock()
 	if news && b.changed != nil {
 		b.changed()
