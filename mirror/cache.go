@@ -13,9 +13,18 @@ import (
 type cache struct{ mirror *Mirror }
 
 // ready returns the informer of the query's resource once it has its first
-// list.
+// list. Where the cluster does not let the mirror have the resource in all
+// namespaces, an informer of the one that is asked for has to do.
 func (c cache) ready(ctx context.Context, q Query) (*keeper, error) {
-	k, err := q.member.keep(q.Resource)
+	k, err := synced(ctx, q, "")
+	if ReasonOf(err) == Forbidden && q.Namespace != "" {
+		return synced(ctx, q, q.Namespace)
+	}
+	return k, err
+}
+
+func synced(ctx context.Context, q Query, namespace string) (*keeper, error) {
+	k, err := q.member.keep(q.Resource, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -15,25 +15,26 @@ import (
 // keeper runs the informer of one resource of one member. An informer that was
 // refused is not started again: another keeper takes its place.
 type keeper struct {
-	member   *member
-	resource cluster.Resource
-	informer *informer.Informer[*codec.Raw]
-	ctx      context.Context // ended with the reason why, before the store is emptied
-	cancel   context.CancelCauseFunc
-	done     chan struct{}
+	member    *member
+	resource  cluster.Resource
+	namespace string // the only one mirrored; empty: all
+	informer  *informer.Informer[*codec.Raw]
+	ctx       context.Context // ended with the reason why, before the store is emptied
+	cancel    context.CancelCauseFunc
+	done      chan struct{}
 
 	// Set before done is closed.
 	err   error
 	ended time.Time
 }
 
-func newKeeper(m *member, r cluster.Resource) (*keeper, error) {
+func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error) {
 	inf, err := informer.New[*codec.Raw](m.cluster,
-		informer.Resource(r.Versioned()), informer.Retain(m.mirror.opts.Retain), informer.WithLogger(m.mirror.log))
+		informer.Resource(r.Versioned()), informer.InNamespace(namespace), informer.Retain(m.mirror.opts.Retain), informer.WithLogger(m.mirror.log))
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{member: m, resource: r, informer: inf, done: make(chan struct{})}
+	k := &keeper{member: m, resource: r, namespace: namespace, informer: inf, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancelCause(m.ctx)
 	return k, nil
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,14 @@ type member struct {
 
 	mu      sync.Mutex
 	ended   bool
-	keepers map[schema.GroupVersionResource]*keeper
+	keepers map[scope]*keeper
+}
+
+// scope is what one informer mirrors: a resource, in all namespaces ("") or in
+// one.
+type scope struct {
+	schema.GroupVersionResource
+	namespace string
 }
 
 func newMember(m *Mirror, name string, cfg *rest.Config) (*member, error) {
@@ -38,7 +46,7 @@ func newMember(m *Mirror, name string, cfg *rest.Config) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &member{mirror: m, name: name, config: cfg, cluster: c, keepers: map[schema.GroupVersionResource]*keeper{}}
+	out := &member{mirror: m, name: name, config: cfg, cluster: c, keepers: map[scope]*keeper{}}
 	out.ctx, out.cancel = context.WithCancelCause(context.Background())
 	for _, name := range m.names {
 		out.named = append(out.named, &naming{name: name, tried: make(chan struct{})})
@@ -66,23 +74,26 @@ func (m *member) end(why *Error) {
 	m.cluster.Close()
 }
 
-// keep returns the informer of a resource, starting it if need be. One that was
-// refused is started anew, but not sooner than refusedPause after that.
-func (m *member) keep(r cluster.Resource) (*keeper, error) {
+// keep returns the informer of a resource, in all namespaces or in one, starting
+// it if need be. One that was refused is started anew, but not sooner than
+// refusedPause after that.
+func (m *member) keep(r cluster.Resource, namespace string) (*keeper, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
 		return nil, context.Cause(m.ctx)
 	}
-	gvr := r.GVR()
-	if k := m.keepers[gvr]; k != nil && !k.over() {
+	at := scope{r.GVR(), namespace}
+	if k := m.keepers[at]; k != nil && !k.over() {
 		return k, nil
 	}
-	k, err := newKeeper(m, r)
+	// Namespaces are the callers' to invent: do not remember what was refused.
+	maps.DeleteFunc(m.keepers, func(at scope, k *keeper) bool { return at.namespace != "" && k.over() })
+	k, err := newKeeper(m, r, namespace)
 	if err != nil {
 		return nil, err
 	}
-	m.keepers[gvr] = k
+	m.keepers[at] = k
 	m.running.Go(k.run)
 	return k, nil
 }
@@ -91,8 +102,8 @@ func (m *member) keep(r cluster.Resource) (*keeper, error) {
 func (m *member) retire(k *keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.keepers[k.resource.GVR()] == k {
-		delete(m.keepers, k.resource.GVR())
+	if at := (scope{k.resource.GVR(), k.namespace}); m.keepers[at] == k {
+		delete(m.keepers, at)
 	}
 }
 
@@ -138,7 +149,7 @@ func (n *naming) pursue(m *member) {
 		} else {
 			n.note(&r, nil)
 			var k *keeper
-			if k, err = m.keep(r); err == nil {
+			if k, err = m.keep(r, ""); err == nil {
 				select {
 				case <-k.done:
 					err = k.err

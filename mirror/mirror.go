@@ -63,7 +63,6 @@ type Mirror struct {
 
 	mu      sync.Mutex
 	members map[string]*member
-	set     bool // there has been a set of clusters
 	closed  bool
 }
 

@@ -300,6 +300,33 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+func TestRightsInOneNamespaceOnly(t *testing.T) {
+	server := demo.Options{Allow: func(_ demo.User, a demo.Access) bool { return a.Resource != "configmaps" || a.Namespace == "default" }}
+	inBubble(t, server, mirror.Options{}, func(r *rig) {
+		v := r.set("default", "a", "1")
+		r.set("kube-public", "b", "1")
+		q := r.query("cm")
+		r.refuse(r.listErr(q), mirror.Forbidden)
+		q.Namespace = "kube-public"
+		r.refuse(r.listErr(q), mirror.Forbidden)
+		q.Namespace = "default"
+		got, _ := r.list(q)
+		same(t, "the namespace", got, []string{"default/a@" + v})
+		w := r.watch(q, "")
+		defer w.stop()
+		w.expect("ADDED default/a@"+v, "SYNCED")
+		for i := range 50 {
+			q.Namespace = fmt.Sprint("invented-", i)
+			r.refuse(r.listErr(q), mirror.Forbidden)
+		}
+		time.Sleep(time.Minute)
+		r.refuse(r.listErr(q), mirror.Forbidden)
+		if n := len(r.mirror.Status().Clusters[0].Resources); n > 3 {
+			t.Errorf("%d informers are remembered", n)
+		}
+	})
+}
+
 func TestUnreachableClusters(t *testing.T) {
 	inBubble(t, demo.Options{NoWatchList: true}, mirror.Options{Wait: 3 * time.Second}, func(r *rig) {
 		q := r.query("configmaps")

@@ -48,7 +48,7 @@ func (m *Mirror) Set(ctx context.Context, clusters map[string]*rest.Config) erro
 	}
 
 	m.mu.Lock()
-	m.members, m.set = after, true
+	m.members = after
 	m.mu.Unlock()
 	for name, old := range before {
 		switch after[name] {

@@ -12,8 +12,8 @@ import (
 
 // Status is what there is to know about a mirror at one moment.
 type Status struct {
-	// Ready says that every resource asked for by name is mirrored in every
-	// cluster, and that there is a set of clusters at all.
+	// Ready says that there are clusters, and that every resource asked for by
+	// name is mirrored in each of them.
 	Ready    bool
 	Clusters []ClusterStatus // sorted by name
 }
@@ -28,7 +28,8 @@ type ClusterStatus struct {
 // ResourceStatus is the state of one resource of one cluster.
 type ResourceStatus struct {
 	// Name is the resource's full name with its version, or what was asked for
-	// if the cluster does not know that, or is not known yet to do so.
+	// if the cluster does not know that, or is not known yet to do so. Where
+	// only one namespace is mirrored, that follows behind a slash.
 	Name string
 	// Required says that the resource was asked for by name.
 	Required bool
@@ -41,7 +42,7 @@ type ResourceStatus struct {
 // Status may be called at any time.
 func (m *Mirror) Status() Status {
 	m.mu.Lock()
-	s := Status{Ready: m.set && !m.closed}
+	s := Status{Ready: len(m.members) > 0}
 	fallback := m.defaultCluster()
 	members := slices.SortedFunc(maps.Values(m.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })
 	m.mu.Unlock()
@@ -65,7 +66,10 @@ func (m *member) status() []ResourceStatus {
 	place := map[string]int{}
 	for _, k := range keepers {
 		r := ResourceStatus{Name: k.resource.Versioned(), Status: k.status()}
-		r.Cluster, r.Resource = m.name, k.resource.GVR()
+		r.Cluster, r.Resource, r.Namespace = m.name, k.resource.GVR(), k.namespace
+		if k.namespace != "" {
+			r.Name += "/" + k.namespace
+		}
 		select {
 		case <-k.done:
 			r.Err = k.err

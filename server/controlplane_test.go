@@ -175,9 +175,15 @@ func TestRightsOfTheMirror(t *testing.T) {
 			}
 		}
 		want := map[string]int{"nobody": http.StatusForbidden, "namespaced-user": http.StatusOK}[user]
-		if a := r.get("/core/v1/pods/" + controlplane.Namespace + "?source=live"); a.code != want {
-			t.Errorf("%s in its namespace: %d %s", user, a.code, a.body)
+		for _, query := range []string{"", "?source=live"} {
+			if a := r.get("/core/v1/pods/" + controlplane.Namespace + query); a.code != want {
+				t.Errorf("%s in its namespace, %q: %d %s", user, query, a.code, a.body)
+			}
+			if a := r.get("/core/v1/pods/default" + query); a.code != http.StatusForbidden {
+				t.Errorf("%s in another namespace, %q: %d %s", user, query, a.code, a.body)
+			}
 		}
+		r.get("/metrics")
 	}
 	config := cp.AdminConfig()
 	config.BearerToken = "wrong"

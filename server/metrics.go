@@ -71,7 +71,7 @@ func number(f func(mirror.ResourceStatus) float64) func(mirror.ResourceStatus) (
 }
 
 func newMeasure(name, help string, kind prometheus.ValueType, value func(mirror.ResourceStatus) (float64, bool)) measure {
-	return measure{prometheus.NewDesc("tidings_"+name, help, []string{"cluster", "group", "version", "resource"}, nil), kind, value}
+	return measure{prometheus.NewDesc("tidings_"+name, help, []string{"cluster", "group", "version", "resource", "namespace"}, nil), kind, value}
 }
 
 var measures = []measure{
@@ -116,7 +116,7 @@ func (c informers) Collect(ch chan<- prometheus.Metric) {
 			}
 			for _, m := range measures {
 				if v, ok := m.value(r); ok {
-					ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, cl.Name, r.Resource.Group, r.Resource.Version, r.Resource.Resource)
+					ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, cl.Name, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.Namespace)
 				}
 			}
 		}

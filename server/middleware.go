@@ -19,7 +19,12 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		begun := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout}
 		rt, unknown := parsePath(r.URL.EscapedPath())
-		r.Body = http.MaxBytesReader(out, r.Body, 0) // nothing here takes a body
+		if r.ContentLength != 0 {
+			// Nothing here takes a body. The connection ends with the answer,
+			// and a client that sends slowly does not hold it open until then.
+			out.Header().Set("Connection", "close")
+			_ = out.control.SetReadDeadline(begun.Add(headerTimeout))
+		}
 		broken := true
 		defer func() {
 			if broken {
