@@ -37,7 +37,7 @@ type side struct {
 // figures are what a run measured, by name and unit.
 type figures map[string]float64
 
-var lines = []line{firstSync, replaySync, reads}
+var lines = []line{firstSync, replaySync, reads, fanOut(1), fanOut(4), fanOut(16)}
 
 func main() {
 	var (
