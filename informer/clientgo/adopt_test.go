@@ -91,7 +91,9 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestAdoptRefuses(t *testing.T) {
-	theirs := cache.NewSharedIndexInformer(fcache.NewFakeControllerSource(), &corev1.Pod{}, 0, cache.Indexers{})
+	source := fcache.NewFakeControllerSource()
+	defer source.Shutdown()
+	theirs := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{})
 	if _, err := theirs.AddEventHandler(&logbook{t: t}); err != nil {
 		t.Fatal(err)
 	}
