@@ -148,7 +148,8 @@ func (in jsonReader) expect(want json.Delim) error {
 func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error, idle func() error) error {
 	in := newJSONReader(r)
 	for {
-		if b, ok := in.Buffered().(*bytes.Reader); !ok || b.Len() == 0 {
+		// What is left of a frame is the end of its line.
+		if b, ok := in.Buffered().(*bytes.Reader); !ok || b.Len() <= 1 {
 			if err := idle(); err != nil {
 				return err
 			}

@@ -202,3 +202,41 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
+
+// Long lists are decoded on several processors, in order all the same; an
+// object that cannot be understood and a caller who has enough end them.
+func TestLongLists(t *testing.T) {
+	items := make([]corev1.ConfigMap, 3000)
+	for i := range items {
+		items[i] = makeConfigMap(i)
+	}
+	for _, w := range wires {
+		for _, keep := range w.keeps {
+			got, _, err := keep.list(t.Context(), w.answer(w.list(metav1.ListMeta{}, items...)), configMaps, source.ListOptions{})
+			if err != nil || len(got) != len(items) {
+				t.Fatalf("%s as %s: %d objects, %v", w.name, keep.name, len(got), err)
+			}
+			for i := range got {
+				if want := keep.want(items[i]); !reflect.DeepEqual(got[i], want) {
+					t.Fatalf("%s as %s: object %d is\n%v, not\n%v", w.name, keep.name, i, got[i], want)
+				}
+			}
+		}
+	}
+	body := strings.Replace(string(wires[0].list(metav1.ListMeta{}, items...)), `"name":"cm-2000"`, `"name":2000`, 1)
+	got, _, err := typed.list(t.Context(), wires[0].answer([]byte(body)), configMaps, source.ListOptions{})
+	if undecodable := (*source.DecodeError)(nil); !errors.As(err, &undecodable) || len(got) > 2000 {
+		t.Errorf("%d objects, then %v", len(got), err)
+	}
+	enough, n := errors.New("enough"), 0
+	_, err = newSource[*metav1.PartialObjectMetadata](wires[3].answer(wires[3].list(metav1.ListMeta{}, items...)), configMaps).
+		List(t.Context(), source.ListOptions{}, func(*metav1.PartialObjectMetadata) error {
+			if n++; n == 1500 {
+				return enough
+			}
+			return nil
+		})
+	if err != enough || n != 1500 {
+		t.Errorf("ended with %v after %d objects", err, n)
+	}
+}

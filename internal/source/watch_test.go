@@ -38,7 +38,6 @@ func TestWatchesInEveryEncoding(t *testing.T) {
 		)
 		for _, keep := range w.keeps {
 			t.Run(w.name+" as "+keep.name, func(t *testing.T) {
-				got, err := keep.watch(t.Context(), w.answer(body), configMaps, source.WatchOptions{})
 				want := []source.Event[kept]{
 					{Type: source.Added, Object: keep.want(one)},
 					{Type: source.Bookmark, ResourceVersion: "110", InitialEventsEnd: true},
@@ -46,8 +45,11 @@ func TestWatchesInEveryEncoding(t *testing.T) {
 					{Type: source.Bookmark, ResourceVersion: "120"},
 					{Type: source.Deleted, Object: keep.want(gone)},
 				}
-				if err != nil || !reflect.DeepEqual(got, want) {
-					t.Errorf("watched\n%v, not\n%v: %v", got, want, err)
+				for _, initial := range []bool{false, true} {
+					got, err := keep.watch(t.Context(), w.answer(body), configMaps, source.WatchOptions{InitialEvents: initial})
+					if err != nil || !reflect.DeepEqual(got, want) {
+						t.Errorf("initial %v: watched\n%v, not\n%v: %v", initial, got, want, err)
+					}
 				}
 			})
 		}
