@@ -206,7 +206,7 @@ func TestRequests(t *testing.T) {
 // Long lists are decoded on several processors, in order all the same; an
 // object that cannot be understood and a caller who has enough end them.
 func TestLongLists(t *testing.T) {
-	items := make([]corev1.ConfigMap, 3000)
+	items := make([]corev1.ConfigMap, 600)
 	for i := range items {
 		items[i] = makeConfigMap(i)
 	}
@@ -223,20 +223,20 @@ func TestLongLists(t *testing.T) {
 			}
 		}
 	}
-	body := strings.Replace(string(wires[0].list(metav1.ListMeta{}, items...)), `"name":"cm-2000"`, `"name":2000`, 1)
+	body := strings.Replace(string(wires[0].list(metav1.ListMeta{}, items...)), `"name":"cm-400"`, `"name":400`, 1)
 	got, _, err := typed.list(t.Context(), wires[0].answer([]byte(body)), configMaps, source.ListOptions{})
-	if undecodable := (*source.DecodeError)(nil); !errors.As(err, &undecodable) || len(got) > 2000 {
+	if undecodable := (*source.DecodeError)(nil); !errors.As(err, &undecodable) || len(got) > 400 {
 		t.Errorf("%d objects, then %v", len(got), err)
 	}
 	enough, n := errors.New("enough"), 0
 	_, err = newSource[*metav1.PartialObjectMetadata](wires[3].answer(wires[3].list(metav1.ListMeta{}, items...)), configMaps).
 		List(t.Context(), source.ListOptions{}, func(*metav1.PartialObjectMetadata) error {
-			if n++; n == 1500 {
+			if n++; n == 300 {
 				return enough
 			}
 			return nil
 		})
-	if err != enough || n != 1500 {
+	if err != enough || n != 300 {
 		t.Errorf("ended with %v after %d objects", err, n)
 	}
 }
