@@ -87,10 +87,17 @@ func (r *Reflector[T]) watchList(ctx context.Context) (initial bool, err error) 
 // pages lists page by page. A continue token that expires on the way is
 // followed by a list in one piece, as client-go does.
 func (r *Reflector[T]) pages(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(listPatience, func() { cancel(errStalled) })
+	defer patience.Stop()
+
 	opts := source.ListOptions{Limit: r.opts.PageSize}
 	var items []T
 	for {
+		patience.Reset(listPatience)
 		result, err := r.src.List(ctx, opts, func(o T) error {
+			patience.Reset(listPatience)
 			items = append(items, o)
 			r.progress(int64(len(items)), -1)
 			return nil
@@ -125,13 +132,16 @@ func (r *Reflector[T]) replace(items []T, version string) {
 	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, Items: items, ResourceVersion: version, Namespace: r.opts.Scope})
 	r.wantList = false
 	r.listed = time.Now()
-	r.seen(version)
+	r.version = version // even if there is none: an older one would be wrong
+	var lists uint64
 	r.note(func(s *Status) {
-		if s.Lists++; s.Lists > 1 {
-			r.log.Info("listed again", "objects", len(items), "resourceVersion", version)
-		}
+		s.Lists++
+		lists, s.ResourceVersion = s.Lists, version
 		s.Received, s.Expected = int64(len(items)), int64(len(items))
 	})
+	if lists > 1 {
+		r.log.Info("listed again", "objects", len(items), "resourceVersion", version)
+	}
 }
 
 // progress notes how far a list has come; an unknown total leaves the last

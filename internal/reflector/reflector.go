@@ -64,6 +64,9 @@ const (
 	watchMinutes = 5 * time.Minute
 	// overtime is how long the end of a watch may be overdue.
 	overtime = 30 * time.Second
+	// listPatience is how long a list may bring nothing. A kube-apiserver gives
+	// up on one after a minute, and says so.
+	listPatience = 90 * time.Second
 	// A watch that ends sooner than this, without an event, is a failure.
 	shortWatch = time.Second
 	// A list that expires sooner than this after the last one waits first.
@@ -219,8 +222,9 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		phase = Denied
 	case expired(err):
+		watched := !r.wantList
 		r.wantList = true
-		if now.Sub(r.listed) > quickExpiry && !r.listed.IsZero() {
+		if watched && now.Sub(r.listed) > quickExpiry && !r.listed.IsZero() {
 			r.log.Info("the watch has expired; listing again", "resourceVersion", r.version)
 			return nil
 		}
@@ -270,7 +274,7 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 		r.push(e)
 		return nil
 	})
-	if errors.Is(err, errOverdue) {
+	if errors.Is(err, errOverdue) && events > 0 {
 		return nil
 	}
 	if err == nil && events == 0 && time.Since(begun) < shortWatch {
@@ -284,6 +288,7 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 
 var (
 	errOverdue    = errors.New("the server did not end the watch in time")
+	errStalled    = fmt.Errorf("the server has sent nothing for %v", listPatience)
 	errShortWatch = errors.New("the server ended the watch at once, without an event")
 )
 

@@ -1,0 +1,319 @@
+package reflector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/reflector"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type meta = metav1.PartialObjectMetadata
+
+func thing(name, version string) *meta {
+	return &meta{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: version}}
+}
+
+var target = source.Target{Cluster: "test", Resource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}
+
+func failed(err error) error { return &source.Error{Target: target, Verb: "watch", Err: err} }
+
+// script is a source that answers request by request as it is told, and notes
+// what it was asked. After its end it does not answer any more.
+type script struct {
+	asked   []string
+	answers []answer
+}
+
+type answer struct {
+	objects []*meta
+	list    source.ListResult
+	events  []source.Event[*meta]
+	err     error
+	silent  bool // never comes
+	pause   time.Duration
+}
+
+func (s *script) next(ctx context.Context, asked string) (answer, error) {
+	s.asked = append(s.asked, asked)
+	if len(s.answers) == 0 || s.answers[0].silent {
+		if len(s.answers) > 0 {
+			s.answers = s.answers[1:]
+		}
+		<-ctx.Done()
+		return answer{}, failed(context.Cause(ctx))
+	}
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	return a, nil
+}
+
+func (s *script) List(ctx context.Context, opts source.ListOptions, each func(*meta) error) (source.ListResult, error) {
+	a, err := s.next(ctx, fmt.Sprintf("list limit=%d continue=%s", opts.Limit, opts.Continue))
+	for _, o := range a.objects {
+		if err == nil {
+			err = each(o)
+		}
+	}
+	return a.list, errors.Join(err, a.err)
+}
+
+func (s *script) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[*meta]) error) error {
+	asked := "watch from=" + opts.ResourceVersion
+	if opts.InitialEvents {
+		asked = "watch list"
+	}
+	a, err := s.next(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for _, e := range a.events {
+		if a.pause > 0 {
+			select {
+			case <-time.After(a.pause):
+			case <-ctx.Done():
+				return failed(context.Cause(ctx))
+			}
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if a.err == nil { // open, with nothing to say
+		<-ctx.Done()
+		return failed(context.Cause(ctx))
+	}
+	if a.err == errEnd {
+		return nil
+	}
+	return a.err
+}
+
+var errEnd = errors.New("the watch ends in good order")
+
+func added(name, version string) source.Event[*meta] {
+	return source.Event[*meta]{Type: source.Added, Object: thing(name, version)}
+}
+
+func end(version string) source.Event[*meta] {
+	return source.Event[*meta]{Type: source.Bookmark, ResourceVersion: version, InitialEventsEnd: true}
+}
+
+// run drives a script for some time, and returns the deltas that came of it and
+// the reflector's status then.
+func run(t *testing.T, s *script, opts reflector.Options, forTime time.Duration) (deltas []string, status reflector.Status) {
+	t.Helper()
+	queue := delta.NewQueue[*meta]()
+	r := reflector.New(target, s, queue, opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	time.Sleep(forTime)
+	synctest.Wait()
+	status = r.Status()
+	cancel()
+	<-done
+	queue.Close()
+	names := map[delta.Type]string{delta.Added: "added", delta.Updated: "updated", delta.Deleted: "deleted", delta.Replaced: "replaced", delta.Bookmark: "bookmark", delta.Vanished: "vanished"}
+	for {
+		batch, err := queue.Pop(t.Context())
+		if err != nil {
+			return deltas, status
+		}
+		for _, d := range batch {
+			what := names[d.Type]
+			for _, o := range append(d.Items, d.Object) {
+				if o != nil {
+					what += " " + o.Name + "@" + o.ResourceVersion
+				}
+			}
+			if d.ResourceVersion != "" {
+				what += " at " + d.ResourceVersion
+			}
+			deltas = append(deltas, what)
+		}
+	}
+}
+
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if g, w := strings.Join(got, "\n\t"), strings.Join(want, "\n\t"); g != w {
+		t.Errorf("%s\n\t%s\nnot\n\t%s", what, g, w)
+	}
+}
+
+// The initial events are a state as of their end, whatever changes among them.
+func TestChangesAmongInitialEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{events: []source.Event[*meta]{
+			added("a", "1"), added("b", "2"), added("c", "3"),
+			{Type: source.Modified, Object: thing("b", "5")}, {Type: source.Deleted, Object: thing("a", "6")}, {Type: source.Deleted, Object: thing("never seen", "6")},
+			added("a", "7"), {Type: source.Deleted, Object: thing("c", "8")}, {Type: source.Bookmark, ResourceVersion: "8"},
+			end("9"), {Type: source.Modified, Object: thing("a", "10")},
+		}}}}
+		deltas, status := run(t, s, reflector.Options{}, time.Second)
+		expect(t, "it learnt", deltas, "replaced b@5 a@7 at 9", "updated a@10")
+		if status.Phase != reflector.Watching || status.ResourceVersion != "10" || status.Received != 2 || status.Lists != 1 {
+			t.Errorf("the status is %+v", status)
+		}
+	})
+}
+
+func TestContinueTokenExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{
+			{err: failed(apierrors.NewInvalid(schema.GroupKind{}, "", nil))},
+			{objects: []*meta{thing("a", "1")}, list: source.ListResult{ResourceVersion: "5", Continue: "more", Remaining: 1}},
+			{objects: []*meta{thing("b", "2")}, err: failed(apierrors.NewResourceExpired("too old"))},
+			{objects: []*meta{thing("b", "6"), thing("c", "7")}, list: source.ListResult{ResourceVersion: "8"}},
+		}}
+		deltas, _ := run(t, s, reflector.Options{PageSize: 1}, time.Second)
+		expect(t, "it asked", s.asked, "watch list", "list limit=1 continue=", "list limit=1 continue=more", "list limit=0 continue=", "watch from=8")
+		expect(t, "it learnt", deltas, "replaced b@6 c@7 at 8")
+	})
+}
+
+func TestPagesThatDoNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := answer{objects: []*meta{thing("a", "1")}, list: source.ListResult{ResourceVersion: "5", Continue: "same"}}
+		s := &script{answers: []answer{{err: failed(apierrors.NewInvalid(schema.GroupKind{}, "", nil))}, page, page, page, page}}
+		deltas, status := run(t, s, reflector.Options{}, time.Millisecond)
+		expect(t, "it learnt", deltas)
+		if status.Phase != reflector.Waiting || !strings.Contains(fmt.Sprint(status.Err), "continue token") {
+			t.Errorf("the status is %+v", status)
+		}
+	})
+}
+
+// A list without a version, as some servers give it, is not followed by a watch
+// from the version of an earlier one.
+func TestListWithoutAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		expired := answer{err: failed(apierrors.NewResourceExpired("too old"))}
+		s := &script{answers: []answer{
+			{events: []source.Event[*meta]{added("a", "1"), end("5")}, pause: 6 * time.Second, err: apierrors.NewResourceExpired("too old")},
+			expired, {objects: []*meta{thing("a", "1")}},
+		}}
+		_, status := run(t, s, reflector.Options{}, time.Minute)
+		expect(t, "it asked", s.asked, "watch list", "watch list", "list limit=500 continue=", "watch from=")
+		if status.ResourceVersion != "" {
+			t.Errorf("the version is %q", status.ResourceVersion)
+		}
+	})
+}
+
+// A server that takes a request and never answers is an error, in time.
+func TestSilence(t *testing.T) {
+	invalid := answer{err: failed(apierrors.NewInvalid(schema.GroupKind{}, "", nil))}
+	t.Run("list", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{answers: []answer{invalid, {silent: true}}}
+			_, status := run(t, s, reflector.Options{}, 2*time.Minute)
+			if !strings.Contains(fmt.Sprint(status.Err), "sent nothing for 1m30s") || status.Errors != 1 {
+				t.Errorf("the status is %+v", status)
+			}
+		})
+	})
+	t.Run("watch", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{answers: []answer{invalid, {list: source.ListResult{ResourceVersion: "5"}}, {silent: true}, {silent: true}}}
+			_, status := run(t, s, reflector.Options{}, 11*time.Minute)
+			if !strings.Contains(fmt.Sprint(status.Err), "did not end the watch in time") || status.Errors != 1 {
+				t.Errorf("the status is %+v", status)
+			}
+			expect(t, "it asked", s.asked, "watch list", "list limit=500 continue=", "watch from=5", "watch from=5")
+		})
+	})
+	t.Run("watch with bookmarks", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { // but does not end: as good as ended
+			s := &script{answers: []answer{invalid, {list: source.ListResult{ResourceVersion: "5"}}, {events: []source.Event[*meta]{{Type: source.Bookmark, ResourceVersion: "6"}}}}}
+			_, status := run(t, s, reflector.Options{}, 11*time.Minute)
+			if status.Errors != 0 {
+				t.Errorf("the status is %+v", status)
+			}
+			expect(t, "it asked", s.asked, "watch list", "list limit=500 continue=", "watch from=5", "watch from=6")
+		})
+	})
+	t.Run("initial events that trickle", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{answers: []answer{{pause: 8 * time.Second, events: []source.Event[*meta]{added("a", "1"), added("b", "2"), added("c", "3"), end("4")}}}}
+			deltas, _ := run(t, s, reflector.Options{}, time.Minute)
+			expect(t, "it learnt", deltas, "replaced a@1 b@2 c@3 at 4")
+		})
+	})
+}
+
+// However a server fails, it is not asked more often for that.
+func TestNothingIsFollowedByAHail(t *testing.T) {
+	resource := schema.GroupResource{Resource: "things"}
+	for name, err := range map[string]error{
+		"expired": apierrors.NewResourceExpired("too old"), "gone": apierrors.NewGone("gone"), "not found": apierrors.NewNotFound(resource, ""),
+		"internal": apierrors.NewInternalError(errors.New("oops")), "network": errors.New("connection refused"), "end": errEnd,
+		"forbidden": apierrors.NewForbidden(resource, "", nil), "invalid": apierrors.NewInvalid(schema.GroupKind{}, "", nil),
+		"too large": &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonTimeout, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}},
+		"decode":    &source.DecodeError{Err: errors.New("no object")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: []answer{{events: []source.Event[*meta]{end("5")}, pause: time.Second, err: errEnd}}}
+				always := answer{err: failed(err)}
+				if err == errEnd {
+					always.err = errEnd
+				}
+				s.answers = append(s.answers, answer{events: []source.Event[*meta]{added("a", "6")}, pause: time.Minute, err: always.err})
+				for range 10000 {
+					s.answers = append(s.answers, always)
+				}
+				run(t, s, reflector.Options{}, 11*time.Minute)
+				// 0.8 to 60 seconds between two attempts, each of which may be two requests.
+				if len(s.asked) < 10 || len(s.asked) > 100 {
+					t.Errorf("%d requests in ten minutes", len(s.asked))
+				}
+			})
+		})
+	}
+}
+
+// talkative is a log handler that looks at the status of what logs.
+type talkative struct {
+	slog.Handler
+	look func()
+}
+
+func (h talkative) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h talkative) Handle(context.Context, slog.Record) error { h.look(); return nil }
+
+func (h talkative) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func TestLoggerMayLookAtTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *reflector.Reflector[*meta]
+		looks := 0
+		log := slog.New(talkative{look: func() { looks++; _ = r.Status() }})
+		s := &script{answers: []answer{
+			{events: []source.Event[*meta]{end("5")}, pause: 6 * time.Second, err: apierrors.NewResourceExpired("too old")},
+			{events: []source.Event[*meta]{end("9")}},
+		}}
+		r = reflector.New(target, s, delta.NewQueue[*meta](), reflector.Options{Logger: log})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || looks == 0 {
+			t.Errorf("it ended with %v after %d looks", err, looks)
+		}
+	})
+}
