@@ -88,8 +88,20 @@ func follow[T informer.Object](ctx context.Context, f *follower, o objects, befo
 	f.mu.Unlock()
 
 	ctx, stop := context.WithCancel(ctx)
+	// A handler that is there before the informer starts is told everything as it
+	// happened, which with --since is not the same as the state it led to.
+	events := make(chan informer.Event[T])
+	inf.AddHandler(informer.HandlerFunc[T](func(e informer.Event[T]) {
+		select {
+		case events <- e:
+		case <-ctx.Done():
+		}
+	}))
 	var parts errgroup.Group
-	parts.Go(func() error { return inf.Run(ctx) })
+	parts.Go(func() error {
+		defer stop() // refused: there will be no events
+		return inf.Run(ctx)
+	})
 	parts.Go(func() error { f.narrate(ctx, inf, o); return nil })
 	if f.once {
 		select {
@@ -99,11 +111,13 @@ func follow[T informer.Object](ctx context.Context, f *follower, o objects, befo
 	}
 	var printed error
 	first := f.since == "" // the list that Synced ends; later ones are news
-	for e := range inf.Events(ctx) {
-		if printed = tell(f, o, e, first); printed != nil {
-			break
+	for printed == nil && ctx.Err() == nil {
+		select {
+		case e := <-events:
+			printed = tell(f, o, e, first)
+			first = first && e.Type != informer.Synced
+		case <-ctx.Done():
 		}
-		first = first && e.Type != informer.Synced
 	}
 	stop()
 	err = parts.Wait()

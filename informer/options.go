@@ -106,7 +106,9 @@ func WithFields(selector string) Option {
 
 // From begins with the changes after resourceVersion instead of a list. The
 // informer then knows only objects that have changed since, and does not count
-// as synced, until the server no longer has that version and a list follows.
+// as synced, until the server no longer has that version and a list follows. A
+// handler that is added before the start is told of the changes as they happened;
+// who begins to follow later is first told the state that they led to.
 func From(resourceVersion string) Option {
 	return func(o *options) error { o.from = resourceVersion; return nil }
 }
