@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/processor"
@@ -28,6 +29,7 @@ var ErrExpired = errors.New("the changes since that resourceVersion are not reta
 
 // EventsSince yields the changes after resourceVersion, without an initial
 // list, until the loop is left or ctx ends or the server refuses the informer.
+// It is for one loop: a second one over the same sequence is told nothing.
 // The version must be of an event with Resumable set, or of a list. If the
 // window kept by [Retain] does not reach back to it, or the informer has not
 // come to it yet (see [Informer.WaitFor]), the error is [ErrExpired]; [ErrVersion]
@@ -42,7 +44,12 @@ func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string,
 		have := Event[T]{version: inf.store.Latest().ResourceVersion}.ResourceVersion()
 		return nil, fmt.Errorf("%s: events since %s, having %q: %w", inf.target(), resourceVersion, have, ErrExpired)
 	}
-	return func(yield func(Event[T]) bool) { inf.follow(ctx, f, yield) }, nil
+	var used atomic.Bool
+	return func(yield func(Event[T]) bool) {
+		if !used.Swap(true) {
+			inf.follow(ctx, f, yield)
+		}
+	}, nil
 }
 
 // loop is somebody's range over events.
@@ -60,7 +67,7 @@ func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yi
 	inf.mu.Lock()
 	l := &loop{cancel, f.Status}
 	inf.loops[l] = struct{}{}
-	if ended(inf.runDone()) && inf.run != nil && inf.run.err != nil {
+	if ended(inf.runSilent()) && inf.run != nil && inf.run.err != nil {
 		cancel()
 	}
 	inf.mu.Unlock()

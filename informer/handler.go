@@ -96,6 +96,7 @@ type Registration struct {
 	mu      sync.Mutex
 	cancel  context.CancelFunc // of the last run
 	idle    chan struct{}      // closed when the last run has ended; nil if none was
+	runs    int                // that have not ended: one, and those that wait for it
 	removed bool
 }
 
@@ -146,48 +147,53 @@ func (r *Registration) Remove(ctx context.Context) error {
 	r.mu.Lock()
 	removed := r.removed
 	r.removed = true
-	if !removed && r.idle == nil {
+	if !removed && r.runs == 0 {
 		r.release()
 	}
+	if r.cancel != nil {
+		r.cancel()
+	}
 	r.mu.Unlock()
-	return r.halt(ctx)
+	return r.wait(ctx)
 }
 
-// start lets the handler run until halt or the end of ctx, or with drain until
-// it has been told everything.
-func (r *Registration) start(ctx context.Context, drain bool) {
+// start lets the handler run until the end of ctx or until it is removed, or
+// with drain until it has been told everything. It calls ended, if not nil, when
+// that is over, which may be at once.
+func (r *Registration) start(ctx context.Context, drain bool, ended func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if ended == nil {
+		ended = func() {}
+	}
 	if r.removed {
+		ended()
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	before, idle := r.idle, make(chan struct{})
 	r.cancel, r.idle = cancel, idle
+	r.runs++
 	go func() {
+		// Deferred, since a handler may end its goroutine, as t.FailNow does.
+		defer ended()
+		defer close(idle)
+		defer r.ended()
 		defer cancel()
 		if before != nil {
 			<-before // never two at once: events come one at a time
 		}
 		r.run(ctx, drain)
-		r.mu.Lock()
-		if r.removed {
-			r.release()
-		}
-		r.mu.Unlock()
-		close(idle)
 	}()
 }
 
-// halt stops the handler and waits for it.
-func (r *Registration) halt(ctx context.Context) error {
+// ended notes the end of a run.
+func (r *Registration) ended() {
 	r.mu.Lock()
-	cancel := r.cancel
-	r.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	defer r.mu.Unlock()
+	if r.runs--; r.removed && r.runs == 0 {
+		r.release()
 	}
-	return r.wait(ctx)
 }
 
 // wait waits until the handler does not run any more.

@@ -14,6 +14,7 @@ import (
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/reflector"
 	"github.com/tidings-io/tidings/internal/share"
 	"github.com/tidings-io/tidings/internal/source"
@@ -28,6 +29,7 @@ type Informer[T Object] struct {
 	store   *indexer.Indexer[T]
 	labels  labelIndexes
 
+	turn     chan struct{} // holds one: whoever starts, empties or reconnects the informer
 	mu       sync.Mutex
 	run      *run[T] // the present or the last one; nil before the first
 	handlers []*Registration
@@ -46,9 +48,11 @@ type run[T Object] struct {
 	cancel     context.CancelCauseFunc
 	ctx        context.Context
 	reflectors []*reflector.Reflector[T]
-	done       chan struct{} // closed when everything has ended
-	err        error         // why, once done
+	silent     chan struct{} // closed when nothing more will be learnt; handlers may still be at an event
+	done       chan struct{} // closed when handlers have returned, too
+	err        error         // why, once silent
 	refuse     sync.Once
+	handlers   sync.WaitGroup // added to under the informer's lock, while ctx has not ended
 }
 
 // New prepares an informer of the objects of cluster c that are of type T. It
@@ -65,7 +69,7 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if o.retain > 0 && len(o.namespaces) > 1 {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
-	inf := &Informer[T]{opts: o, changed: make(chan struct{}), loops: map[*loop]struct{}{}}
+	inf := &Informer[T]{opts: o, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}
 	if !o.unshared {
 		o.shared = share.New()
 	}
@@ -110,7 +114,11 @@ func connect[T Object](c *cluster.Cluster, o *options, held source.Held[T]) (sou
 // makes it one of another cluster, or of the same one reached by another
 // kubeconfig. Handlers, indexes and options stay. Start it again to go on.
 func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) error {
-	if err := inf.Empty(ctx); err != nil {
+	if err := inf.take(ctx); err != nil {
+		return err
+	}
+	defer inf.give()
+	if err := inf.empty(ctx); err != nil {
 		return err
 	}
 	sources, err := connect(c, inf.opts, inf.store.Held)
@@ -119,20 +127,36 @@ func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) erro
 	}
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if !ended(inf.runDone()) {
-		return fmt.Errorf("connect the informer to cluster %s: %w", c.Name(), ErrStarted)
-	}
 	inf.sources = sources
 	return nil
 }
 
-// runDone is closed when nothing of the informer runs. It is called under the
-// lock.
-func (inf *Informer[T]) runDone() <-chan struct{} {
+// take waits until nobody else starts, empties or reconnects the informer. It
+// is not the lock: handlers are told of an emptied store meanwhile, and may ask
+// for the status or remove themselves.
+func (inf *Informer[T]) take(ctx context.Context) error {
+	select {
+	case inf.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case inf.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s is being started or emptied: %w", inf.target(), context.Cause(ctx))
+	}
+}
+
+func (inf *Informer[T]) give() { <-inf.turn }
+
+// runSilent is closed when no run of the informer learns anything more. It is
+// called under the lock.
+func (inf *Informer[T]) runSilent() <-chan struct{} {
 	if inf.run == nil {
 		return alreadyDone
 	}
-	return inf.run.done
+	return inf.run.silent
 }
 
 var alreadyDone = func() chan struct{} {
@@ -164,17 +188,18 @@ func (inf *Informer[T]) describe() source.Target {
 // resource and the verb, and says what would help. Everything else, a server
 // that cannot be reached for one, is tried again for as long as ctx allows:
 // see [Informer.Status] and the log. Starting a running informer is an error.
+// After an error a handler may still be at an event: [Informer.Stop] waits for it.
 //
 // An informer that was stopped goes on where it was, if the server still can,
 // and otherwise lists anew; its handlers see the difference.
 func (inf *Informer[T]) Start(ctx context.Context) error {
-	r, err := inf.begin(context.WithoutCancel(ctx))
+	r, err := inf.begin(ctx, context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	if err = inf.waitForSync(ctx, r); err != nil {
 		r.cancel(err)
-		<-r.done
+		<-r.silent // and not done: handlers may be waiting for us
 	}
 	return err
 }
@@ -182,7 +207,7 @@ func (inf *Informer[T]) Start(ctx context.Context) error {
 // Run starts the informer and waits until it ends: nil when ctx ends or the
 // informer is stopped, an error as for [Informer.Start] if it is refused.
 func (inf *Informer[T]) Run(ctx context.Context) error {
-	r, err := inf.begin(ctx)
+	r, err := inf.begin(ctx, ctx)
 	if err != nil {
 		return err
 	}
@@ -193,29 +218,33 @@ func (inf *Informer[T]) Run(ctx context.Context) error {
 // ErrStarted is what starting an informer that runs ends with.
 var ErrStarted = errors.New("the informer has been started already")
 
-// begin starts the goroutines of a run.
-func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
+// begin starts the goroutines of a run that lasts as long as runCtx.
+func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run[T], error) {
+	if err := inf.take(ctx); err != nil {
+		return nil, err
+	}
+	defer inf.give()
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if !ended(inf.runDone()) {
+	if !ended(inf.runSilent()) {
 		return nil, fmt.Errorf("%s: %w", inf.describe(), ErrStarted)
 	}
 	queue := delta.NewQueue[T]()
-	r := &run[T]{done: make(chan struct{})}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r := &run[T]{silent: make(chan struct{}), done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(runCtx)
 	for _, src := range inf.sources {
 		target := src.target()
 		opts := reflector.Options{PageSize: inf.opts.pageSize, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
 		if len(inf.sources) > 1 {
 			opts.Scope = target.Namespace
 		}
-		if version := inf.store.Version(target.Namespace); version != 0 {
+		version, listed := inf.store.Version(target.Namespace)
+		if listed && version != 0 || version > object.Version(inf.opts.from) && inf.opts.from != "" {
 			opts.From = strconv.FormatUint(version, 10)
 		}
 		r.reflectors = append(r.reflectors, reflector.New(target, src, queue, opts))
 	}
 	inf.run = r
-	handlers := slices.Clone(inf.handlers)
 
 	var parts, readers sync.WaitGroup
 	for _, f := range r.reflectors {
@@ -243,20 +272,27 @@ func (inf *Informer[T]) begin(ctx context.Context) (*run[T], error) {
 			clear(deltas)
 		}
 	})
-	for _, h := range handlers {
-		h.start(r.ctx, false)
+	for _, h := range inf.handlers {
+		r.start(h)
 	}
 	go func() {
 		<-r.ctx.Done()
 		parts.Wait()
-		for _, h := range inf.registered() {
-			_ = h.halt(context.Background())
-		}
+		inf.mu.Lock()
+		close(r.silent)
+		inf.broadcast()
+		inf.mu.Unlock()
+		r.handlers.Wait()
 		close(r.done)
-		inf.announce()
 	}()
 	inf.broadcast()
 	return r, nil
+}
+
+// start lets a handler run for as long as the run lasts, under the lock.
+func (r *run[T]) start(h *Registration) {
+	r.handlers.Add(1)
+	h.start(r.ctx, false, r.handlers.Done)
 }
 
 // announce tells those who wait that the status has changed.
@@ -270,7 +306,7 @@ func (inf *Informer[T]) announce() {
 func (inf *Informer[T]) broadcast() {
 	close(inf.changed)
 	inf.changed = make(chan struct{})
-	if inf.run != nil && ended(inf.runDone()) && inf.run.err != nil { // nothing more will come: let the loops end
+	if inf.run != nil && ended(inf.runSilent()) && inf.run.err != nil { // nothing more will come: let the loops end
 		for l := range inf.loops {
 			l.cancel()
 		}
@@ -303,15 +339,20 @@ var errStopped = errors.New("the informer has been stopped")
 // Empty stops the informer and takes everything out of its store, so that the
 // memory can be used for other things. Handlers are told of each object as
 // Deleted, with Tombstone set, before Empty returns; the error is ctx's if they
-// take too long. The informer can be started again and then lists anew.
+// take too long. The informer can be started again and then lists anew; whoever
+// starts it meanwhile waits, so handlers must not.
 func (inf *Informer[T]) Empty(ctx context.Context) error {
-	if err := inf.Stop(ctx); err != nil {
+	if err := inf.take(ctx); err != nil {
 		return err
 	}
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	if !ended(inf.runDone()) {
-		return fmt.Errorf("empty the informer of %s: %w", inf.describe(), ErrStarted)
+	defer inf.give()
+	return inf.empty(ctx)
+}
+
+// empty is Empty for who has taken the turn.
+func (inf *Informer[T]) empty(ctx context.Context) error {
+	if err := inf.Stop(ctx); err != nil {
+		return err
 	}
 	inf.store.Empty()
 	if inf.opts.shared != nil {
@@ -319,12 +360,13 @@ func (inf *Informer[T]) Empty(ctx context.Context) error {
 	}
 	// Handlers do not run now, but what they have not been told would keep the
 	// objects alive: tell them.
-	for _, h := range inf.handlers {
-		h.start(ctx, true)
+	handlers := inf.registered()
+	for _, h := range handlers {
+		h.start(ctx, true, nil)
 	}
-	for _, h := range inf.handlers {
+	for _, h := range handlers {
 		if err := h.wait(ctx); err != nil {
-			return fmt.Errorf("empty the informer of %s: %w", inf.describe(), err)
+			return fmt.Errorf("empty the informer of %s: %w", inf.target(), err)
 		}
 	}
 	return nil
@@ -336,7 +378,7 @@ func (inf *Informer[T]) register(r *Registration) {
 	defer inf.mu.Unlock()
 	inf.handlers = append(inf.handlers, r)
 	if inf.run != nil && inf.run.ctx.Err() == nil {
-		r.start(inf.run.ctx, false)
+		inf.run.start(r)
 	}
 }
 

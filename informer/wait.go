@@ -28,7 +28,7 @@ func (inf *Informer[T]) waitForSync(ctx context.Context, of *run[T]) error {
 		if latest.Synced {
 			return nil
 		}
-		if r != nil && ended(r.done) {
+		if r != nil && ended(r.silent) {
 			if r.err != nil {
 				return r.err
 			}

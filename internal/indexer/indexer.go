@@ -186,12 +186,13 @@ func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T
 }
 
 // Version is the resourceVersion up to which a scope has been seen: one of
-// Options.Namespaces, or the empty string where there are none. 0 means that it
-// has not been listed.
-func (ix *Indexer[T]) Version(namespace string) uint64 {
+// Options.Namespaces, or the empty string where there are none. It says too
+// whether there has been a list: without one, what came before is not known.
+func (ix *Indexer[T]) Version(namespace string) (version uint64, listed bool) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
-	return ix.scopes.of(namespace)
+	s := ix.scopes.of(namespace)
+	return s.version, s.listed
 }
 
 // Stats may be called at any time.

@@ -23,16 +23,11 @@ func newScopes(namespaces []string) scopes {
 	return s
 }
 
-// of is the version of a scope if it has been listed, and 0 otherwise.
-func (s *scopes) of(namespace string) uint64 {
-	v := s.all
-	if s.each != nil {
-		v = s.each[namespace]
+func (s *scopes) of(namespace string) scope {
+	if s.each == nil {
+		return s.all
 	}
-	if v.listed {
-		return v.version
-	}
-	return 0
+	return s.each[namespace]
 }
 
 // advance moves the version of a namespace's scope forward.
