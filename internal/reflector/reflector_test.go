@@ -261,7 +261,7 @@ func TestSilence(t *testing.T) {
 func TestNothingIsFollowedByAHail(t *testing.T) {
 	resource := schema.GroupResource{Resource: "things"}
 	for name, err := range map[string]error{
-		"expired": apierrors.NewResourceExpired("too old"), "gone": apierrors.NewGone("gone"), "not found": apierrors.NewNotFound(resource, ""),
+		"expired": apierrors.NewResourceExpired("too old"), "gone": &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone}}, "not found": apierrors.NewNotFound(resource, ""),
 		"internal": apierrors.NewInternalError(errors.New("oops")), "network": errors.New("connection refused"), "end": errEnd,
 		"forbidden": apierrors.NewForbidden(resource, "", nil), "invalid": apierrors.NewInvalid(schema.GroupKind{}, "", nil),
 		"too large": &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonTimeout, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}},
