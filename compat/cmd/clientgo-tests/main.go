@@ -5,13 +5,12 @@
 // the rest into package clientgo by an overlay and runs them with the race
 // detector. Nothing of client-go's is written into the repository.
 //
-//	go run ./cmd/clientgo-tests [flags of go test]
+//	go run ./cmd/clientgo-tests [-- flags of go test]
 //
 // It is run in the folder of the module compat.
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -19,7 +18,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/tidings-io/tidings/compat/internal/gotool"
 )
 
 func main() {
@@ -42,7 +42,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	upstream, err := output(repository, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
+	upstream, err := gotool.ModuleDir(repository, "k8s.io/client-go")
 	if err != nil {
 		return err
 	}
@@ -87,11 +87,7 @@ func run(args []string) error {
 		return err
 	}
 	replace[filepath.Join(target, "standins_test.go")] = standIns
-	overlay := filepath.Join(work, "overlay.json")
-	content, err := json.Marshal(map[string]any{"Replace": replace})
-	if err == nil {
-		err = os.WriteFile(overlay, content, 0o666)
-	}
+	overlay, err := gotool.Overlay(work, replace)
 	if err != nil {
 		return err
 	}
@@ -108,40 +104,14 @@ func run(args []string) error {
 // moduleFile is the repository's go.mod with what client-go's tests need beside
 // it, which this module has.
 func moduleFile(repository, work string) (string, error) {
-	testify, err := output(".", "go", "list", "-m", "-f", "{{.Version}}", "github.com/stretchr/testify")
+	testify, err := gotool.Output(".", "go", "list", "-m", "-f", "{{.Version}}", "github.com/stretchr/testify")
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(repository, name))
-		if err != nil {
-			return "", err
-		}
-		if name == "go.sum" {
-			more, err := os.ReadFile(name)
-			if err != nil {
-				return "", err
-			}
-			content = append(content, more...)
-		}
-		if err := os.WriteFile(filepath.Join(work, name), content, 0o666); err != nil {
-			return "", err
-		}
-	}
-	modfile := filepath.Join(work, "go.mod")
-	if _, err := output(".", "go", "mod", "edit", "-require=github.com/stretchr/testify@"+testify, modfile); err != nil {
+	modfile, err := gotool.Modfile(repository, work, "-require=github.com/stretchr/testify@"+testify, ".")
+	if err != nil {
 		return "", err
 	}
-	_, err = output(repository, "go", "mod", "download", "-modfile="+modfile, "github.com/stretchr/testify")
+	_, err = gotool.Output(repository, "go", "mod", "download", "-modfile="+modfile, "github.com/stretchr/testify")
 	return modfile, err
-}
-
-func output(folder, name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Stderr = folder, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
