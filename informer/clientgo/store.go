@@ -28,7 +28,7 @@ func (i item) GetResourceVersion() string   { return "" }
 func (i item) GetLabels() map[string]string { return nil }
 
 // store is a cache.Indexer and a cache.TransactionStore over the engine's
-// indexer. Reads take no lock.
+// indexer. Readers do not delay writers.
 type store struct {
 	ix    *indexer.Indexer[item]
 	keyOf cache.KeyFunc
@@ -49,8 +49,9 @@ var (
 )
 
 // NewStore returns a store of objects under the keys that keyFunc makes, as
-// cache.NewStore does (client-go's store.go). It is safe for concurrent use;
-// reads never wait.
+// cache.NewStore does (client-go's store.go). It is safe for concurrent use.
+// Get and GetByKey never wait; lists wait for a write that is under way, and
+// none waits for a list.
 func NewStore(keyFunc cache.KeyFunc, opts ...cache.StoreOption) cache.Store {
 	return newStore(keyFunc, nil, opts)
 }
