@@ -76,16 +76,15 @@ type reflector struct {
 	paginated   bool   // even version 0 was answered in pages: there is no watch cache
 }
 
-// internalPackages are those whose frames do not make a good name for a
-// reflector.
-var internalPackages = []string{"client-go/tools/cache/", "informer/clientgo/"}
+// internalFiles are those whose frames do not make a good name for a reflector.
+var internalFiles = []string{"client-go/tools/cache/", "informer/clientgo/reflector.go", "informer/clientgo/shared.go", "informer/clientgo/controller.go"}
 
 func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.ReflectorStore, opts cache.ReflectorOptions) *reflector {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	if opts.Name == "" {
-		opts.Name = naming.GetNameFromCallsite(internalPackages...)
+		opts.Name = naming.GetNameFromCallsite(internalFiles...)
 	}
 	if opts.Backoff == nil {
 		opts.Backoff = &wait.Backoff{

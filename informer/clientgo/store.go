@@ -106,15 +106,15 @@ func (s *store) apply(deltas ...delta.Delta[item]) {
 		switch d := &deltas[i]; d.Type {
 		case delta.Replaced, delta.Bookmark:
 			s.version = d.ResourceVersion
-			if s.shadow != nil {
-				s.shadow.Bookmark(d.ResourceVersion)
-			}
 		case delta.Sync:
 		default:
 			if o, err := meta.Accessor(d.Object.obj); err == nil {
 				s.version = o.GetResourceVersion()
 			}
 		}
+	}
+	if s.shadow != nil {
+		s.shadow.Bookmark(s.version) // for its gauge
 	}
 }
 
@@ -123,11 +123,6 @@ func (s *store) follow(deltas []delta.Delta[item]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.apply(deltas...)
-	if s.shadow != nil { // for its gauge; transforms are done by now
-		if last := deltas[len(deltas)-1]; last.Object.obj != nil {
-			_, _ = s.take(last.Object.obj)
-		}
-	}
 }
 
 // Add puts obj into the store, in place of what is there under its key.
@@ -159,9 +154,6 @@ func (s *store) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shadow != nil {
-		_ = s.shadow.Delete(obj)
-	}
 	s.apply(delta.Delta[item]{Type: delta.Deleted, Object: item{key, obj}, Quiet: true})
 	return nil
 }

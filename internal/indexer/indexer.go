@@ -101,6 +101,7 @@ type Indexer[T object.Object] struct {
 	writer   sync.Mutex // held by whoever writes; what follows is the writer's own
 	order    *btree.BTreeG[*slot[T]]
 	reshaped bool // order differs from the current View's
+	hidden   bool // the current View is a stand-in that nobody can pin
 	relist   uint64
 	epoch    uint64
 	scopes   scopes
@@ -197,6 +198,9 @@ func (ix *Indexer[T]) Version(namespace string) (version uint64, listed bool) {
 
 // Stats may be called at any time.
 func (ix *Indexer[T]) Stats() Stats {
+	if ix.dirty.Load() {
+		ix.settle()
+	}
 	v := ix.current.Load()
 	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load())}
 }
@@ -212,6 +216,9 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	for i := range deltas {
 		d := &deltas[i]
 		told := len(ix.events)
+		if d.Quiet {
+			ix.hide()
+		}
 		switch d.Type {
 		case delta.Sync:
 			continue
@@ -246,7 +253,6 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 		}
 		if d.Quiet {
 			ix.hush(told)
-			ix.dirty.Store(true)
 			continue
 		}
 		pending = true
@@ -254,6 +260,27 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	if pending {
 		ix.publish(changelog.Changes)
 	}
+}
+
+// hide makes way for quiet changes: until somebody asks for a View there is none,
+// and what the changes supersede is let go of at once. If the newest View is
+// pinned it stays, with all that it sees.
+func (ix *Indexer[T]) hide() {
+	ix.dirty.Store(true) // first: who fails to pin the View must see this
+	v := ix.current.Load()
+	if ix.hidden || !v.retire() {
+		return
+	}
+	ix.hidden, ix.reshaped = true, true
+	for _, in := range ix.indexes {
+		in.reshaped = true
+	}
+	for _, s := range ix.touched {
+		ix.cut(s)
+	}
+	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, epoch: v.epoch, order: newOrder[T](), tail: v.tail, ix: ix}
+	standIn.pins.Store(retired)
+	ix.current.Store(standIn)
 }
 
 // hush takes back the pending events but the first n.
@@ -270,7 +297,7 @@ func (ix *Indexer[T]) Empty() {
 	ix.order.Scan(func(s *slot[T]) bool {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
-		ix.mark(s, &version[T]{object: last, deleted: true})
+		ix.mark(s, &version[T]{deleted: true})
 		return true
 	})
 	ix.slots.Clear()
@@ -340,7 +367,7 @@ func (ix *Indexer[T]) remove(o T) {
 	}
 	ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
 	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
-	ix.drop(s, o)
+	ix.drop(s)
 }
 
 // replace makes the store, or one namespace of it, hold exactly the listed
@@ -392,7 +419,7 @@ func (ix *Indexer[T]) sweep(namespace string) {
 	for _, s := range gone {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
-		ix.drop(s, last)
+		ix.drop(s)
 	}
 }
 
@@ -410,12 +437,12 @@ func (ix *Indexer[T]) insert(o T) *slot[T] {
 }
 
 // drop takes a slot out, leaving a tombstone for views that still see it.
-func (ix *Indexer[T]) drop(s *slot[T], last T) {
+func (ix *Indexer[T]) drop(s *slot[T]) {
 	held := s.newest.Load().object
 	ix.account(held, -1)
 	var none T
 	ix.reindex(s, held, none, true, false)
-	ix.mark(s, &version[T]{object: last, deleted: true})
+	ix.mark(s, &version[T]{deleted: true})
 	ix.slots.Delete(s.key)
 	ix.order.Delete(s)
 	ix.reshaped = true
@@ -432,6 +459,9 @@ func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
 	}
 	v.older.Store(previous)
 	s.newest.Store(v)
+	if ix.hidden {
+		ix.cut(s)
+	}
 }
 
 // publish makes everything since the last View visible: the store first, then
@@ -450,7 +480,10 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 		indexes: ix.copyIndexes(),
 	})
 	ix.dirty.Store(false)
-	ix.live = append(ix.live, previous)
+	if !ix.hidden {
+		ix.live = append(ix.live, previous)
+	}
+	ix.hidden = false
 	ix.trim()
 	announce()
 }

@@ -2,8 +2,11 @@ package indexer_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"weak"
 
 	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/delta"
@@ -106,4 +109,81 @@ func TestALiteralStoreTellsWhatTheSourceSays(t *testing.T) {
 	if got := events(at); !slices.Equal(got, []string{"1 a", "3 b"}) {
 		t.Errorf("followers were told %v, not of a's coming and b's going", got)
 	}
+}
+
+func TestQuietDeltasLetGoOfWhatTheySupersede(t *testing.T) {
+	ix := indexer.New(indexer.Options[*meta]{})
+	if err := ix.AddIndex("third", byThird); err != nil {
+		t.Fatal(err)
+	}
+	changed, deleted, held := thing("", "a", 1, 1), thing("", "b", 2, 1), thing("", "c", 3, 1)
+	gone := []weak.Pointer[meta]{weak.Make(changed), weak.Make(deleted)}
+	kept := weak.Make(held)
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{changed, deleted, held}, ResourceVersion: "1"}})
+	view := ix.Pin()
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Deleted, Object: thing("", "b", 2, 2), Quiet: true}})
+	if _, ok := view.Get("b"); !ok {
+		t.Error("a pinned view lost an object to a quiet change")
+	}
+	view.Release()
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("", "a", 1, 2), Quiet: true}})
+	changed, deleted, held = nil, nil, nil
+	runtime.GC() // nobody has asked for a view since
+	for i, p := range gone {
+		if p.Value() != nil {
+			t.Errorf("the superseded object %d is still held", i)
+		}
+	}
+	if kept.Value() == nil {
+		t.Error("the store lost an object")
+	}
+	if got := keys(ix); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("the store holds %v", got)
+	}
+	runtime.KeepAlive(ix)
+}
+
+// TestQuietWritersAndReaders is for the race detector, and looks that readers see
+// one state: the writer changes two objects together.
+func TestQuietWritersAndReaders(t *testing.T) {
+	ix := indexer.New(indexer.Options[*meta]{})
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 3 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				view := ix.Pin()
+				a, okA := view.Get("a")
+				b, okB := view.Get("b")
+				if okA != okB || okA && a.ResourceVersion != b.ResourceVersion {
+					t.Errorf("a view has a: %v %v, b: %v %v", okA, a, okB, b)
+				}
+				n := 0
+				for range view.All() {
+					n++
+				}
+				if n != view.Len() {
+					t.Errorf("a view of %d objects lists %d", view.Len(), n)
+				}
+				view.Release()
+			}
+		})
+	}
+	for version := 1; version < 3000; version++ {
+		kind := delta.Updated
+		if version%3 == 0 {
+			kind = delta.Deleted
+		}
+		ix.Apply([]delta.Delta[*meta]{
+			{Type: kind, Object: thing("", "a", 1, version), Quiet: true},
+			{Type: kind, Object: thing("", "b", 2, version), Quiet: version%5 != 0},
+		})
+	}
+	close(done)
+	readers.Wait()
 }
