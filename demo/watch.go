@@ -173,6 +173,15 @@ func (c *call) follow(s *stream, ow *openWatch, sel selection, timeout time.Dura
 		if err != nil {
 			return // clients come back and are told how late they are
 		}
+		// What happens after a watch was broken is not told on it.
+		select {
+		case end = <-ow.end:
+			if end.abort {
+				panic(http.ErrAbortHandler)
+			}
+			last = true
+		default:
+		}
 		for _, ch := range got.changes {
 			if kind, obj, ok := sel.event(ch); ok {
 				s.send(kind, s.format.single(c.res, obj))
