@@ -257,11 +257,13 @@ func (m *machine[T]) resume(t *rapid.T) {
 	}
 	from := m.pick(t)
 	from.mu.Lock()
-	version, known := from.resumable, maps.Clone(from.atResumable)
+	past := slices.Clone(from.past)
 	from.mu.Unlock()
-	if version == "" {
+	if len(past) == 0 {
 		t.Skip("nothing to resume from")
 	}
+	at := past[rapid.IntRange(0, len(past)-1).Draw(t, "where")]
+	version, known := at.version, maps.Clone(at.known)
 	w, opts := m.newWitness(t, "loop that resumed from "+version+" of "+from.name)
 	w.known, w.synced = known, true
 	var ctx context.Context

@@ -250,6 +250,13 @@ func (m *machine[T]) check(t *rapid.T) {
 	if want := m.at(version); m.single() && status.Synced && !maps.Equal(have, want) {
 		t.Fatalf("the store at %d holds %v, the server held %v", version, have, want)
 	}
+	if !m.single() && status.Synced {
+		for _, namespace := range []string{"a", "a-b"} {
+			if !m.heldSince(version, namespace, have) {
+				t.Fatalf("the store at %d holds %v, which the server did not hold then or later in namespace %s", version, have, namespace)
+			}
+		}
+	}
 	if !status.Synced && m.single() && len(have) > 0 {
 		t.Fatalf("the store has no list and holds %v", have)
 	}
@@ -272,6 +279,24 @@ func (m *machine[T]) check(t *rapid.T) {
 			t.Fatalf("%s is %v, in the list it is %s", key, o, have[key])
 		}
 	}
+}
+
+// heldSince says whether the server's state of a namespace was that of have at
+// the version or later.
+func (m *machine[T]) heldSince(version uint64, namespace string, have state) bool {
+	part := func(s state) state {
+		out := state{}
+		for key, id := range s {
+			if ns, _ := splitKey(key); ns == namespace {
+				out[key] = id
+			}
+		}
+		return out
+	}
+	want := part(have)
+	return maps.Equal(part(m.at(version)), want) || slices.ContainsFunc(m.truth, func(mo moment) bool {
+		return mo.version >= version && maps.Equal(part(mo.state), want)
+	})
 }
 
 // settle mends everything and waits until all is as it ought to be.

@@ -24,11 +24,18 @@ type witness[T informer.Object] struct {
 	synced  bool
 	version uint64
 	removed bool
+	inside  bool   // it has not returned from an event
 	wrong   string // what was wrong first
 
-	claims      []moment     // where it was told it may resume, and what it knew there; to be checked
-	resumable   string       // the last version it was told it may resume from
-	atResumable map[string]T // what it knew then
+	claims []moment // where it was told it may resume, and what it knew there; to be checked
+	past   []past[T]
+}
+
+// past is a version that somebody was told he may resume from, and what he knew
+// then.
+type past[T informer.Object] struct {
+	version string
+	known   map[string]T
 }
 
 func (w *witness[T]) String() string { return w.name }
@@ -39,11 +46,18 @@ func (w *witness[T]) Handle(e informer.Event[T]) {
 	if complaint := w.take(e); complaint != "" && w.wrong == "" {
 		w.wrong = fmt.Sprintf("%s is told %s at %q (%s): %s", w.name, line(e), e.ResourceVersion(), describe(e), complaint)
 	}
+	if w.inside && w.wrong == "" {
+		w.wrong = w.name + " is told of something before it has returned from the last event"
+	}
+	w.inside = true
 	gate := w.gate
 	w.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
+	w.mu.Lock()
+	w.inside = false
+	w.mu.Unlock()
 }
 
 func describe[T informer.Object](e informer.Event[T]) string {
@@ -75,7 +89,7 @@ func (w *witness[T]) take(e informer.Event[T]) string {
 	w.version = version
 	if e.Resumable && w.resumes {
 		w.claims = append(w.claims, moment{version, w.state()})
-		w.resumable, w.atResumable = e.ResourceVersion(), maps.Clone(w.known)
+		w.past = append(w.past[max(0, len(w.past)-9):], past[T]{e.ResourceVersion(), maps.Clone(w.known)})
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ func TestStartDoesNotWaitForHandlers(t *testing.T) {
 			inBubble(t, demo.Options{}, func(r *rig) {
 				r.set("a", "x", "1")
 				late := make(chan struct{}) // so that the handler is at an event by then
-				r.server.Inject(func(req *demo.Request) *demo.Fault {
+				mend := r.server.Inject(func(req *demo.Request) *demo.Fault {
 					if req.Namespace != "b" {
 						return nil
 					}
@@ -56,7 +56,14 @@ func TestStartDoesNotWaitForHandlers(t *testing.T) {
 				if err := inf.Stop(r.within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("stop did not wait for the handler: %v", err)
 				}
+				// Started again meanwhile, it is told of the next event when it
+				// has returned from this one.
+				mend()
+				r.set("b", "x", "1")
+				r.must(inf.Start(r.ctx))
+				r.expect(d)
 				close(gate)
+				r.expect(d, "ADDED b/x >1 initial", "SYNCED")
 				r.must(inf.Stop(r.ctx))
 			})
 		})
@@ -121,31 +128,39 @@ func TestStartWhileEmptying(t *testing.T) {
 // What a handler was going to be told of is let go of when it is removed, also
 // if the informer does not run.
 func TestRemovedHandlerHoldsNothing(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
-		r.set("default", "a", "1")
-		r.set("default", "b", "1")
-		inf := r.configMapInformer()
-		r.must(inf.Start(r.ctx))
-		gate, d := make(chan struct{}), &diary[*corev1.ConfigMap]{}
-		reg := inf.AddHandler(stuck(d, gate))
-		synctest.Wait()
-		time.AfterFunc(time.Second, func() { close(gate) })
-		r.must(inf.Stop(r.ctx))
-		r.expect(d, "ADDED default/a >1 initial") // b was to come
+	for _, when := range []string{"running", "stopped"} {
+		t.Run(when, func(t *testing.T) {
+			inBubble(t, demo.Options{}, func(r *rig) {
+				r.set("default", "a", "1")
+				r.set("default", "b", "1")
+				inf := r.configMapInformer()
+				r.must(inf.Start(r.ctx))
+				gate, d := make(chan struct{}), &diary[*corev1.ConfigMap]{}
+				reg := inf.AddHandler(stuck(d, gate))
+				synctest.Wait()
+				time.AfterFunc(time.Second, func() { close(gate) })
+				if when == "stopped" {
+					r.must(inf.Stop(r.ctx))
+				}
+				r.must(reg.Remove(r.ctx))
+				r.expect(d, "ADDED default/a >1 initial") // b was to come
 
-		r.must(reg.Remove(r.ctx))
-		old, _ := inf.Get("default", "b")
-		held := weak.Make(old)
-		old = nil
-		r.must(inf.Start(r.ctx))
-		r.set("default", "b", "2")
-		r.holds(inf, "default/a=1", "default/b=2")
-		runtime.GC()
-		if held.Value() != nil {
-			t.Error("an old version of an object is still held")
-		}
-		runtime.KeepAlive(reg)
-	})
+				old, _ := inf.Get("default", "b")
+				held := weak.Make(old)
+				old = nil
+				if when == "stopped" {
+					r.must(inf.Start(r.ctx))
+				}
+				r.set("default", "b", "2")
+				r.holds(inf, "default/a=1", "default/b=2")
+				runtime.GC()
+				if held.Value() != nil {
+					t.Error("an old version of an object is still held")
+				}
+				runtime.KeepAlive(reg)
+			})
+		})
+	}
 }
 
 // Stop waits for a handler that has been removed and is not done.
