@@ -67,12 +67,11 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	previous := ix.current.Load()
 	next := &View[T]{
 		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced,
-		epoch: previous.epoch, order: previous.order, tail: previous.tail, ix: ix,
-		indexes: ix.copyIndexes(),
+		epoch: previous.epoch, order: previous.order, ix: ix,
+		indexes: ix.copyIndexes(), hold: &hold{epoch: previous.epoch},
 	}
-	ix.current.Store(next)
-	ix.live = append(ix.live, previous)
-	ix.trim()
+	ix.current.Store(&Moment[T]{next, previous.tail})
+	ix.supersede(previous.hold)
 	return nil
 }
 

@@ -88,7 +88,7 @@ type Stats struct {
 type Indexer[T object.Object] struct {
 	slots   *xsync.Map[string, *slot[T]]
 	log     *changelog.Log[Event[T]]
-	current atomic.Pointer[View[T]]
+	current atomic.Pointer[Moment[T]]
 	size    func(T) int
 	literal bool
 	bytes   atomic.Int64
@@ -109,7 +109,7 @@ type Indexer[T object.Object] struct {
 	synced   bool   // every scope has been listed
 	events   []Event[T]
 	touched  []*slot[T] // slots changed since the last View
-	live     []*View[T] // superseded views that somebody has pinned, oldest first
+	live     []*hold    // of superseded views that somebody has pinned, oldest first
 	trailing map[*slot[T]]struct{}
 	scratch  []byte
 	indexes  []*index[T]
@@ -127,7 +127,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		scopes:   newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
-	ix.current.Store(&View[T]{order: ix.order.Copy(), tail: ix.log.Tail(), ix: ix})
+	ix.current.Store(&Moment[T]{&View[T]{order: ix.order.Copy(), ix: ix, hold: &hold{}}, ix.log.Tail()})
 	return ix
 }
 
@@ -156,13 +156,16 @@ func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
 }
 
 // Pin returns the newest View, to be released by the caller.
-func (ix *Indexer[T]) Pin() *View[T] {
+func (ix *Indexer[T]) Pin() *View[T] { return ix.PinMoment().View }
+
+// PinMoment is Pin for who wants to know what happens next.
+func (ix *Indexer[T]) PinMoment() *Moment[T] {
 	for {
 		if ix.dirty.Load() {
 			ix.settle()
 		}
-		if v := ix.current.Load(); v.pin() {
-			return v
+		if m := ix.current.Load(); m.hold.pin() {
+			return m
 		}
 	}
 }
@@ -178,7 +181,7 @@ func (ix *Indexer[T]) settle() {
 
 // Latest returns the newest View without pinning it: good for its position and
 // counts, and for nothing else, since its objects may be superseded meanwhile.
-func (ix *Indexer[T]) Latest() *View[T] { return ix.current.Load() }
+func (ix *Indexer[T]) Latest() *Moment[T] { return ix.current.Load() }
 
 // Since is [changelog.Log.Since]: where a reader that has seen everything up to
 // resourceVersion goes on.
@@ -268,7 +271,7 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 func (ix *Indexer[T]) hide() {
 	ix.dirty.Store(true) // first: who fails to pin the View must see this
 	v := ix.current.Load()
-	if ix.hidden || !v.retire() {
+	if ix.hidden || !v.hold.retire() {
 		return
 	}
 	ix.hidden, ix.reshaped = true, true
@@ -278,9 +281,9 @@ func (ix *Indexer[T]) hide() {
 	for _, s := range ix.touched {
 		ix.cut(s)
 	}
-	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, epoch: v.epoch, order: newOrder[T](), tail: v.tail, ix: ix}
-	standIn.pins.Store(retired)
-	ix.current.Store(standIn)
+	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, epoch: v.epoch, order: newOrder[T](), ix: ix, hold: &hold{epoch: v.epoch}}
+	standIn.hold.pins.Store(retired)
+	ix.current.Store(&Moment[T]{standIn, v.tail})
 }
 
 // hush takes back the pending events but the first n.
@@ -474,17 +477,13 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 		order, ix.reshaped = ix.order.Copy(), false
 	}
 	ix.epoch++
-	ix.current.Store(&View[T]{
+	ix.current.Store(&Moment[T]{&View[T]{
 		ResourceVersion: ix.rv, Synced: ix.synced,
-		epoch: ix.epoch, order: order, tail: batch.End, ix: ix,
-		indexes: ix.copyIndexes(),
-	})
+		epoch: ix.epoch, order: order, ix: ix,
+		indexes: ix.copyIndexes(), hold: &hold{epoch: ix.epoch},
+	}, batch.End})
 	ix.dirty.Store(false)
-	if !ix.hidden {
-		ix.live = append(ix.live, previous)
-	}
-	ix.hidden = false
-	ix.trim()
+	ix.supersede(previous.hold)
 	announce()
 }
 
@@ -505,24 +504,33 @@ func (ix *Indexer[T]) takeEvents() []Event[T] {
 	return events
 }
 
-// trim cuts off the versions that no View needs any more.
-func (ix *Indexer[T]) trim() {
+// supersede notes that a View is not the newest any more, and cuts off the
+// versions that no View needs now.
+func (ix *Indexer[T]) supersede(previous *hold) {
 	live := ix.live[:0]
 	freed := false
-	for i, v := range ix.live {
-		if !v.retire() {
-			live = append(live, v)
-		} else if i < len(ix.live)-1 {
-			freed = true // was pinned when it was superseded
+	for _, h := range ix.live {
+		if h.retire() {
+			freed = true
+		} else {
+			live = append(live, h)
 		}
 	}
 	clear(ix.live[len(live):])
+	if !ix.hidden && !previous.retire() { // what stands in for a View is retired from the start
+		live = append(live, previous)
+	}
+	ix.hidden = false
 	ix.live = live
 	ix.pinned.Store(int64(len(live)))
 
 	for _, s := range ix.touched {
-		if ix.cut(s) {
+		// Of an object that is gone nothing is left but for who sees it, and it
+		// goes with him.
+		if ix.cut(s) && !s.newest.Load().deleted {
 			ix.trailing[s] = struct{}{}
+		} else {
+			delete(ix.trailing, s)
 		}
 	}
 	clear(ix.touched)

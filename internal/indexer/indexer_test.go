@@ -144,7 +144,7 @@ func TestModel(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{Retain: 1000, Size: func(*meta) int { return 7 }})
 		model := map[string]*meta{}
 		version, uid := 100, 0
-		start := ix.Pin()
+		start := ix.PinMoment()
 		position := start.Tail()
 		start.Release()
 		replayed := map[string]*meta{}
@@ -289,12 +289,13 @@ func TestModel(t *testing.T) {
 				if !same(replayed, model) {
 					t.Fatalf("replaying the log gives %v, the source has %v", replayed, model)
 				}
-				v := ix.Pin()
+				now := ix.PinMoment()
+				v := now.View
 				defer v.Release()
 				if got := contents(v); !same(got, model) {
 					t.Fatalf("the store holds %v, the source has %v", got, model)
 				}
-				if position != v.Tail() {
+				if position != now.Tail() {
 					t.Fatalf("the newest view is not at the end of the log")
 				}
 				if v.Len() != len(model) || ix.Stats().Objects != len(model) || ix.Stats().Bytes != int64(7*len(model)) {

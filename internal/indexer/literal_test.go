@@ -40,7 +40,7 @@ func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
 	if err := ix.AddIndex("third", byThird); err != nil {
 		t.Fatal(err)
 	}
-	view := ix.Pin()
+	view := ix.PinMoment()
 	at := view.Tail()
 	view.Release()
 	a, b, c := thing("", "a", 1, 1), thing("", "b", 2, 2), thing("", "c", 3, 3)
@@ -58,7 +58,7 @@ func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
 	if got := keys(ix); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("after a quiet list the store holds %v", got)
 	}
-	view = ix.Pin()
+	view = ix.PinMoment()
 	if view.Synced {
 		t.Error("a quiet list synced the store")
 	}
@@ -96,7 +96,7 @@ func TestAPinnedViewDoesNotSeeQuietDeltas(t *testing.T) {
 
 func TestALiteralStoreTellsWhatTheSourceSays(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{Literal: true})
-	view := ix.Pin()
+	view := ix.PinMoment()
 	at := view.Tail()
 	view.Release()
 	a, b := thing("", "a", 1, 1), thing("", "b", 2, 2)

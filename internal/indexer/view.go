@@ -11,9 +11,20 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// View is one consistent state of the store: a snapshot, the resourceVersion
-// it is of, and the place in the log where the news after it begins. Reading
-// it takes no lock and delays nobody.
+// Moment is a [View] and the place in the log where the news after it begins.
+// Whoever keeps a Moment keeps all that news in memory; who only reads the state
+// keeps its View.
+type Moment[T object.Object] struct {
+	*View[T]
+	tail *changelog.Position[Event[T]]
+}
+
+// Tail is where the log goes on after this view: a reader that starts there
+// sees every change since, each once.
+func (m *Moment[T]) Tail() *changelog.Position[Event[T]] { return m.tail }
+
+// View is one consistent state of the store, and the resourceVersion it is of.
+// Reading it takes no lock and delays nobody.
 //
 // A View from [Indexer.Pin] stays readable until [View.Release]; while it is
 // pinned the store keeps at most one superseded version of each object for it.
@@ -28,10 +39,17 @@ type View[T object.Object] struct {
 
 	epoch uint64
 	order *btree.BTreeG[*slot[T]]
-	tail  *changelog.Position[Event[T]]
 	ix    *Indexer[T]
 	// indexes do not change; those added later are not among them.
 	indexes []indexCopy[T]
+	hold    *hold
+}
+
+// hold is what the writer keeps of a View that is superseded: who still reads
+// it, and what versions that takes. The rest is up to the readers, so that it
+// goes with them even if nothing is written any more.
+type hold struct {
+	epoch uint64
 	// pins counts the readers; retired says that the writer has let go of the
 	// versions only this View would need.
 	pins atomic.Int64
@@ -40,31 +58,27 @@ type View[T object.Object] struct {
 const retired = -1 << 32
 
 // pin reports whether the view could be pinned, which it cannot once retired.
-func (v *View[T]) pin() bool {
+func (h *hold) pin() bool {
 	for {
-		n := v.pins.Load()
+		n := h.pins.Load()
 		if n < 0 {
 			return false
 		}
-		if v.pins.CompareAndSwap(n, n+1) {
+		if h.pins.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
 // retire lets go of a view that nobody has pinned.
-func (v *View[T]) retire() bool { return v.pins.CompareAndSwap(0, retired) }
+func (h *hold) retire() bool { return h.pins.CompareAndSwap(0, retired) }
 
 // Release ends a pin. The view must not be read by its holder any more.
 func (v *View[T]) Release() {
-	if v.pins.Add(-1) < 0 {
+	if v.hold.pins.Add(-1) < 0 {
 		panic("indexer: View released more often than pinned")
 	}
 }
-
-// Tail is where the log goes on after this view: a reader that starts there
-// sees every change since, each once.
-func (v *View[T]) Tail() *changelog.Position[Event[T]] { return v.tail }
 
 // Len is the number of objects.
 func (v *View[T]) Len() int { return v.order.Len() }

@@ -12,7 +12,8 @@ import (
 // backlog reads the log on behalf of a follower that may be slow, or stuck, and
 // keeps what waits for it. Past a limit it keeps only what the follower still
 // has to know: the newest event of each object. Its memory is bounded by the
-// number of objects, never by the number of events.
+// number of objects, never by the number of events, so nothing that it hands
+// over leads on into the log.
 type backlog[T object.Object] struct {
 	limit int
 
@@ -64,16 +65,16 @@ func (b *backlog[T]) read(ctx context.Context) {
 // add takes in a batch, under the lock.
 func (b *backlog[T]) add(next *batch[T]) {
 	b.at = next.End
+	events := next.Events
 	if b.seen != 0 && next.Kind == changelog.Changes {
 		// What has been seen must not be folded: its end would seem to be the
 		// end of something that has never been told of.
-		news := *next
-		for len(news.Events) > 0 && news.Events[0].ResourceVersion <= b.seen {
-			news.Events = news.Events[1:]
+		for len(events) > 0 && events[0].ResourceVersion <= b.seen {
+			events = events[1:]
 		}
-		next = &news
 	}
 	b.seen = 0
+	next = &batch[T]{Events: events, Kind: next.Kind, End: detached(next.End)}
 	if b.fold == nil && b.n+len(next.Events) <= b.limit {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)
@@ -131,18 +132,25 @@ func (b *backlog[T]) take() *batch[T] {
 
 // takeFold hands over the fold as a batch, under the lock.
 func (b *backlog[T]) takeFold() *batch[T] {
-	next := b.fold.batch(b.at)
+	next := b.fold.batch(detached(b.at))
 	b.fold, b.n, b.taken = nil, 0, len(next.Events)
 	return next
 }
 
-// jump pins the newest state for a resync and reads on from its place in the
-// log. All that waits is handed over, to be told before; what lies between
-// that and the view's tail, the follower reads from the log itself.
+// jump pins the newest state for a resync, and hands over all that leads to it.
 func (b *backlog[T]) jump(ix *indexer.Indexer[T]) (*indexer.View[T], *batch[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken = 0
+	now := ix.PinMoment()
+	for b.at != now.Tail() {
+		// It has been published, or is about to be linked.
+		next, err := b.at.Wait(context.Background())
+		if err != nil { // cannot be: that context does not end
+			break
+		}
+		b.add(next)
+	}
 	var waiting *batch[T]
 	if b.n > 0 || len(b.queue) > 0 || b.fold != nil {
 		if b.fold == nil {
@@ -155,7 +163,10 @@ func (b *backlog[T]) jump(ix *indexer.Indexer[T]) (*indexer.View[T], *batch[T]) 
 		}
 		waiting = b.takeFold()
 	}
-	view := ix.Pin()
-	b.at = view.Tail()
-	return view, waiting
+	return now.View, waiting
+}
+
+// detached is a position that does not keep what follows it.
+func detached[T object.Object](p *position[T]) *position[T] {
+	return &position[T]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq}
 }

@@ -66,19 +66,21 @@ type Follower[T object.Object] struct {
 	view     *indexer.View[T] // pinned while it is being told
 	resyncs  bool             // view is told as Sync, not as Added
 	after    string           // key of the last object told of view
-	upcoming *indexer.View[T] // pinned, to be told as Sync once position is its tail
+	upcoming *indexer.View[T] // pinned, to be told as Sync once everything before it is told
+	until    *position[T]     // where that is, unless current is all of it
 	synced   bool
 	current  *batch[T] // being told
 	told     int       // events told of current
 	seen     uint64    // events of current up to this version are not news
 	next     time.Time // of the next resync
 
-	mu        sync.Mutex       // guards what follows, and orders it with the next batch
-	requested *indexer.View[T] // pinned, by Resync
+	mu        sync.Mutex         // guards what follows, and orders it with the next batch
+	requested *indexer.Moment[T] // pinned, by Resync
+	wanted    bool               // as requested, of a follower that folds: nothing may keep the log for it
 	released  bool
-	asked     chan struct{} // capacity 1: look at requested
+	asked     chan struct{} // capacity 1: look at requested or wanted
 
-	position  atomic.Pointer[position[T]] // everything before it has been told
+	position  atomic.Pointer[position[T]] // everything before it has been told; with a backlog detached from the log
 	backlog   *backlog[T]                 // nil if nothing is folded
 	delivered atomic.Uint64
 	hasSynced chan struct{} // closed once Synced has been told
@@ -92,12 +94,12 @@ type (
 // Follow returns a follower that begins with everything there is now. From here
 // on the log cannot run away from it.
 func Follow[T object.Object](ix *indexer.Indexer[T], opts Options) *Follower[T] {
-	view := ix.Pin()
-	f := newFollower(ix, opts, view.Tail(), 0)
-	f.view = view
+	now := ix.PinMoment()
+	f := newFollower(ix, opts, now.Tail(), 0)
+	f.view = now.View
 	if opts.News {
 		f.view = nil
-		view.Release()
+		now.Release()
 	}
 	return f
 }
@@ -120,6 +122,7 @@ func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *posi
 	f.position.Store(at)
 	if opts.Fold > 0 {
 		f.backlog = newBacklog(at, seen, opts.Fold)
+		f.position.Store(detached(at))
 	}
 	return f
 }
@@ -161,7 +164,7 @@ func (f *Follower[T]) Release() {
 			view.Release()
 		}
 	}
-	f.view, f.upcoming, f.current = nil, nil, nil
+	f.view, f.upcoming, f.until, f.current = nil, nil, nil, nil
 	f.position.Store(nil)
 	f.mu.Lock()
 	if f.requested != nil {
@@ -179,8 +182,12 @@ func (f *Follower[T]) Release() {
 // for another does nothing. It may be called at any time.
 func (f *Follower[T]) Resync() {
 	f.mu.Lock()
-	if f.requested == nil && !f.released {
-		f.requested = f.ix.Pin()
+	switch {
+	case f.released:
+	case f.backlog != nil:
+		f.wanted = true
+	case f.requested == nil:
+		f.requested = f.ix.PinMoment()
 	}
 	f.mu.Unlock()
 	select {
@@ -228,7 +235,7 @@ func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) 
 			continue
 		}
 		if f.upcoming != nil {
-			f.view, f.upcoming, f.resyncs, f.after = f.upcoming, nil, true, ""
+			f.view, f.upcoming, f.until, f.resyncs, f.after = f.upcoming, nil, nil, true, ""
 			continue
 		}
 		if drain && f.Status().Lag == 0 {
@@ -260,17 +267,16 @@ func (f *Follower[T]) take() *batch[T] {
 	// state it pinned, and nothing that comes after may be told before that.
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.wanted {
+		f.wanted = false
+		f.beginResync()
+		return f.current
+	}
 	if f.upcoming == nil && f.requested != nil {
-		if f.backlog != nil {
-			f.requested.Release()
-			f.requested = nil
-			f.beginResync()
-			return f.current
-		}
-		f.upcoming, f.requested = f.requested, nil
+		f.upcoming, f.until, f.requested = f.requested.View, f.requested.Tail(), nil
 	}
 	if f.upcoming != nil {
-		if at == f.upcoming.Tail() {
+		if f.until == nil || at == f.until {
 			return nil
 		}
 		return f.direct(at)
@@ -307,7 +313,8 @@ func (f *Follower[T]) ready() <-chan struct{} {
 // back in time.
 func (f *Follower[T]) beginResync() {
 	if f.backlog == nil {
-		f.upcoming = f.ix.Pin()
+		now := f.ix.PinMoment()
+		f.upcoming, f.until = now.View, now.Tail()
 		return
 	}
 	f.upcoming, f.current = f.backlog.jump(f.ix)

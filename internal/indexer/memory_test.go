@@ -1,0 +1,96 @@
+package indexer_test
+
+import (
+	"runtime"
+	"testing"
+	"weak"
+
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/indexer"
+)
+
+// TestPinnedViewHoldsItsStateOnly: of what happens after a view was pinned it
+// holds nothing.
+func TestPinnedViewHoldsItsStateOnly(t *testing.T) {
+	ix := indexer.New(indexer.Options[*meta]{})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("n", "a", 1, 1)}, ResourceVersion: "1"}})
+	v := ix.Pin()
+	var middle weak.Pointer[meta]
+	for version := 2; version < 10; version++ {
+		o := thing("n", "a", 1, version)
+		if version == 5 {
+			middle = weak.Make(o)
+		}
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: o}})
+	}
+	runtime.GC()
+	if middle.Value() != nil {
+		t.Error("a state that came and went is still held")
+	}
+	if o, ok := v.Get("n/a"); !ok || o.ResourceVersion != "1" {
+		t.Errorf("the view holds %v", o)
+	}
+	v.Release()
+	runtime.KeepAlive(ix)
+}
+
+// TestEmptiedStoreHoldsNothing: what was there when a store was emptied goes
+// with the last who reads it, although nothing is written any more.
+func TestEmptiedStoreHoldsNothing(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		ix := indexer.New(indexer.Options[*meta]{})
+		a, b := thing("n", "a", 1, 1), thing("n", "b", 2, 2)
+		held := []weak.Pointer[meta]{weak.Make(a), weak.Make(b)}
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{a, b}, ResourceVersion: "1"}})
+		v := ix.Pin()
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}}) // which the view does not see
+		if deleted {
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Deleted, Object: thing("n", "a", 1, 4)}})
+		}
+		ix.Empty()
+		runtime.GC()
+		if o, ok := v.Get("n/a"); !ok || o != a {
+			t.Errorf("the view holds %v", o)
+		}
+		a, b = nil, nil
+		v.Release()
+		v = nil
+		runtime.GC()
+		for _, p := range held {
+			if p.Value() != nil {
+				t.Errorf("deleted before %v: %v is still held", deleted, p.Value())
+			}
+		}
+		runtime.KeepAlive(ix)
+	}
+}
+
+// TestReleasedViewsLetGo: what only released views saw goes with the next
+// change, in whatever order they were pinned and released.
+func TestReleasedViewsLetGo(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		ix := indexer.New(indexer.Options[*meta]{})
+		o := thing("n", "a", 1, 1)
+		held := weak.Make(o)
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{o}, ResourceVersion: "1"}})
+		o = nil
+		views := []*indexer.View[*meta]{ix.Pin()}
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Added, Object: thing("n", "b", 2, 2)}})
+		views = append(views, ix.Pin()) // both see a
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}})
+		for _, i := range []int{first, 1 - first} {
+			if held.Value() == nil {
+				t.Error("a state that is pinned is gone")
+			}
+			views[i].Release()
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: "4"}})
+			runtime.GC()
+		}
+		clear(views)
+		runtime.GC()
+		if held.Value() != nil || ix.Stats().Pinned != 0 {
+			t.Errorf("a state that nobody sees is still held; %d views are pinned", ix.Stats().Pinned)
+		}
+		runtime.KeepAlive(ix)
+	}
+}

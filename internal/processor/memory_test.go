@@ -1,0 +1,65 @@
+package processor_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"weak"
+
+	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/processor"
+)
+
+// TestFoldingBoundsMemory: what has been folded away is garbage, however long
+// the follower is stuck, be it at the initial state or behind it.
+func TestFoldingBoundsMemory(t *testing.T) {
+	for name, stuckAt := range map[string]int{"initial state": 1, "news": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ix := indexer.New(indexer.Options[*meta]{})
+				ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("a", 1, 1), thing("b", 2, 2)}, ResourceVersion: "2"}})
+				f := processor.Follow(ix, processor.Options{Fold: 2})
+				gate, told := make(chan struct{}), 0
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					f.Run(ctx, false, func(processor.Event[*meta]) bool {
+						if told++; told == stuckAt {
+							<-gate
+						}
+						return true
+					})
+				}()
+				synctest.Wait()
+				var middle weak.Pointer[meta]
+				for v := 10; v < 100; v++ {
+					o := thing("a", 1, v)
+					if v == 50 {
+						middle = weak.Make(o)
+					}
+					ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: o}})
+					synctest.Wait()
+				}
+				runtime.GC()
+				if middle.Value() != nil {
+					t.Error("a state that will never be told is still held")
+				}
+				if s := f.Status(); s.Lag < 80 || s.Backlog > 4 {
+					t.Errorf("the status is %+v", s)
+				}
+				close(gate)
+				synctest.Wait()
+				if s := f.Status(); s.Lag != 0 || s.Backlog != 0 {
+					t.Errorf("caught up, the status is %+v", s)
+				}
+				cancel()
+				<-done
+				f.Release()
+				runtime.KeepAlive(ix)
+			})
+		})
+	}
+}
