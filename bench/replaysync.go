@@ -33,6 +33,7 @@ var replaySync = line{
 		}},
 		{"tidings, typed", replayed()},
 		{"tidings, typed, managedFields kept", replayed(informer.KeepManagedFields())},
+		{"tidings, compact", replayed(informer.Compact())},
 	},
 }
 
@@ -142,7 +143,7 @@ func replayed(opts ...informer.Option) func(context.Context, int) (figures, erro
 			return nil, err
 		}
 		return settle(size, func() (func() int, error) {
-			return func() int { return len(pods.List(informer.Query{})) }, pods.Start(ctx)
+			return func() int { return pods.Status().Objects }, pods.Start(ctx)
 		})
 	}
 }

@@ -81,11 +81,3 @@ func (e Event[T]) ResourceVersion() string {
 	}
 	return strconv.FormatUint(e.version, 10)
 }
-
-// event makes the public form of a follower's event.
-func event[T Object](e processor.Event[T]) Event[T] {
-	return Event[T]{
-		Type: EventType(e.Type), Object: e.Object, Old: e.Old,
-		InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.Version,
-	}
-}

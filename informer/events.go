@@ -20,7 +20,7 @@ import (
 // which it shares with every other reader. Each call follows anew.
 func (inf *Informer[T]) Events(ctx context.Context, opts ...FollowOption) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
-		inf.follow(ctx, processor.Follow(inf.store, newFollowOptions(opts)), yield)
+		inf.follow(ctx, inf.engine.follow(newFollowOptions(opts)), yield)
 	}
 }
 
@@ -39,9 +39,9 @@ func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string,
 	if since == 0 {
 		return nil, fmt.Errorf("%w, not %q", ErrVersion, resourceVersion)
 	}
-	f, ok := processor.Resume(inf.store, since, newFollowOptions(opts))
+	f, ok := inf.engine.resume(since, newFollowOptions(opts))
 	if !ok {
-		have := Event[T]{version: inf.store.Latest().ResourceVersion}.ResourceVersion()
+		have := Event[T]{version: inf.engine.latest().resourceVersion}.ResourceVersion()
 		return nil, fmt.Errorf("%s: events since %s, having %q: %w", inf.target(), resourceVersion, have, ErrExpired)
 	}
 	var used atomic.Bool
@@ -60,7 +60,7 @@ type loop struct {
 
 // follow runs f in the caller's goroutine until ctx ends or the informer is
 // refused.
-func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yield func(Event[T]) bool) {
+func (inf *Informer[T]) follow(ctx context.Context, f follower[T], yield func(Event[T]) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer f.Release()
@@ -76,5 +76,5 @@ func (inf *Informer[T]) follow(ctx context.Context, f *processor.Follower[T], yi
 		delete(inf.loops, l)
 		inf.mu.Unlock()
 	}()
-	f.Run(ctx, false, func(e processor.Event[T]) bool { return yield(event(e)) })
+	f.run(ctx, false, yield)
 }

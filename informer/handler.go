@@ -222,25 +222,25 @@ func (r *Registration) wait(ctx context.Context) error {
 // with the next event.
 func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registration {
 	o := newFollowOptions(opts)
-	f := processor.Follow(inf.store, o)
+	f := inf.engine.follow(o)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
-	tell := func(e processor.Event[T]) (more bool) {
+	tell := func(e Event[T]) (more bool) {
 		defer func() {
 			if p := recover(); p != nil {
 				more = true
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)
-				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", EventType(e.Type).String(), "panic", what, "stack", string(debug.Stack()))
+				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", e.Type.String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
-		h.Handle(event(e))
+		h.Handle(e)
 		return true
 	}
 	r := &Registration{
 		synced:  f.HasSynced(),
-		run:     func(ctx context.Context, drain bool) { f.Run(ctx, drain, tell) },
+		run:     func(ctx context.Context, drain bool) { f.run(ctx, drain, tell) },
 		forget:  inf.forget,
 		release: f.Release,
 		status: func() HandlerStatus {

@@ -11,12 +11,8 @@ import (
 	"sync"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/internal/codec"
-	"github.com/tidings-io/tidings/internal/delta"
-	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/reflector"
-	"github.com/tidings-io/tidings/internal/share"
 	"github.com/tidings-io/tidings/internal/source"
 )
 
@@ -24,30 +20,23 @@ import (
 // changes. Make one with [New]. All methods may be called from any number of
 // goroutines, before, while and after the informer runs.
 type Informer[T Object] struct {
-	opts    *options
-	sources []scoped[T] // one, or one for each namespace
-	store   *indexer.Indexer[T]
-	labels  labelIndexes
+	opts   *options
+	engine engine[T]
+	labels labelIndexes
 
 	turn     chan struct{} // holds one: whoever starts, empties or reconnects the informer
 	mu       sync.Mutex
-	run      *run[T] // the present or the last one; nil before the first
+	run      *run // the present or the last one; nil before the first
 	handlers []*Registration
 	changed  chan struct{} // closed and renewed when there is news of the status
 	loops    map[*loop]struct{}
 }
 
-// scoped is where one scope of an informer comes from.
-type scoped[T Object] struct {
-	source.Source[T]
-	target func() source.Target
-}
-
 // run is one life of an informer, from start to stop.
-type run[T Object] struct {
+type run struct {
 	cancel     context.CancelCauseFunc
 	ctx        context.Context
-	reflectors []*reflector.Reflector[T]
+	reflectors []driver
 	silent     chan struct{} // closed when nothing more will be learnt; handlers may still be at an event
 	done       chan struct{} // closed when handlers have returned, too
 	err        error         // why, once silent
@@ -69,45 +58,14 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if o.retain > 0 && len(o.namespaces) > 1 {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
-	inf := &Informer[T]{opts: o, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}
-	if !o.unshared {
-		o.shared = share.New()
-	}
-	store := indexer.Options[T]{Retain: o.retain}
-	if len(o.namespaces) > 1 {
-		store.Namespaces = o.namespaces
-	}
-	if _, ok := any(*new(T)).(*codec.Raw); ok {
-		store.Size = func(obj T) int { return any(obj).(*codec.Raw).Size() }
-	}
-	inf.store = indexer.New(store)
-	inf.sources, err = connect(c, o, inf.store.Held)
-	return inf, err
-}
-
-// connect makes the sources of an informer's scopes.
-func connect[T Object](c *cluster.Cluster, o *options, held source.Held[T]) (sources []scoped[T], err error) {
-	transform, keep, err := refinements[T](o)
+	e, err := newEngine[T](o)
 	if err != nil {
 		return nil, err
 	}
-	namespaces := o.namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
+	if err := e.connect(c); err != nil {
+		return nil, err
 	}
-	for _, namespace := range namespaces {
-		src, err := newKubeSource(c, namespace, o, held)
-		if err != nil {
-			return nil, err
-		}
-		src.transform = transform
-		scope := scoped[T]{src, src.target}
-		if keep != nil {
-			scope.Source = filtered[T]{src, keep}
-		}
-		sources = append(sources, scope)
-	}
-	return sources, nil
+	return &Informer[T]{opts: o, engine: e, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}, nil
 }
 
 // SetCluster stops and empties the informer, as [Informer.Empty] does, and
@@ -121,14 +79,7 @@ func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) erro
 	if err := inf.empty(ctx); err != nil {
 		return err
 	}
-	sources, err := connect(c, inf.opts, inf.store.Held)
-	if err != nil {
-		return err
-	}
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	inf.sources = sources
-	return nil
+	return inf.engine.connect(c)
 }
 
 // take waits until nobody else starts, empties or reconnects the informer. It
@@ -167,14 +118,7 @@ var alreadyDone = func() chan struct{} {
 
 // target is what the informer is for.
 func (inf *Informer[T]) target() source.Target {
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	return inf.describe()
-}
-
-// describe is target under the lock.
-func (inf *Informer[T]) describe() source.Target {
-	t := inf.sources[0].target()
+	t := inf.engine.targets()[0]
 	t.Namespace = strings.Join(inf.opts.namespaces, ",")
 	return t
 }
@@ -219,7 +163,7 @@ func (inf *Informer[T]) Run(ctx context.Context) error {
 var ErrStarted = errors.New("the informer has been started already")
 
 // begin starts the goroutines of a run that lasts as long as runCtx.
-func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run[T], error) {
+func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	if err := inf.take(ctx); err != nil {
 		return nil, err
 	}
@@ -227,23 +171,22 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run[T], error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if !ended(inf.runSilent()) {
-		return nil, fmt.Errorf("%s: %w", inf.describe(), ErrStarted)
+		return nil, fmt.Errorf("%s: %w", inf.target(), ErrStarted)
 	}
-	queue := delta.NewQueue[T]()
-	r := &run[T]{silent: make(chan struct{}), done: make(chan struct{})}
+	r := &run{silent: make(chan struct{}), done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(runCtx)
-	for _, src := range inf.sources {
-		target := src.target()
+	work := inf.engine.run(func(target source.Target) reflector.Options {
 		opts := reflector.Options{PageSize: inf.opts.pageSize, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
-		if len(inf.sources) > 1 {
+		if len(inf.opts.namespaces) > 1 {
 			opts.Scope = target.Namespace
 		}
-		version, listed := inf.store.Version(target.Namespace)
+		version, listed := inf.engine.version(target.Namespace)
 		if listed && version != 0 || version > object.Version(inf.opts.from) && inf.opts.from != "" {
 			opts.From = strconv.FormatUint(version, 10)
 		}
-		r.reflectors = append(r.reflectors, reflector.New(target, src, queue, opts))
-	}
+		return opts
+	})
+	r.reflectors = work.reflectors
 	inf.run = r
 
 	var parts, readers sync.WaitGroup
@@ -258,20 +201,9 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run[T], error) {
 	}
 	parts.Go(func() {
 		readers.Wait()
-		queue.Close()
+		work.learnt()
 	})
-	parts.Go(func() {
-		for {
-			// What the reflector has learnt is applied even while stopping, so
-			// that the next start can go on from there.
-			deltas, err := queue.Pop(context.Background())
-			if err != nil {
-				return
-			}
-			inf.store.Apply(deltas)
-			clear(deltas)
-		}
-	})
+	parts.Go(work.apply)
 	for _, h := range inf.handlers {
 		r.start(h)
 	}
@@ -290,7 +222,7 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run[T], error) {
 }
 
 // start lets a handler run for as long as the run lasts, under the lock.
-func (r *run[T]) start(h *Registration) {
+func (r *run) start(h *Registration) {
 	r.handlers.Add(1)
 	h.start(r.ctx, false, r.handlers.Done)
 }
@@ -354,10 +286,7 @@ func (inf *Informer[T]) empty(ctx context.Context) error {
 	if err := inf.Stop(ctx); err != nil {
 		return err
 	}
-	inf.store.Empty()
-	if inf.opts.shared != nil {
-		inf.opts.shared.Forget()
-	}
+	inf.engine.empty()
 	// Handlers do not run now, but what they have not been told would keep the
 	// objects alive: tell them.
 	handlers := inf.registered()

@@ -58,19 +58,24 @@ func TestNoObjectsIsSyncedToo(t *testing.T) {
 }
 
 func TestEveryRepresentationCarriesKindAndAPIVersion(t *testing.T) {
+	t.Run("decoded", func(t *testing.T) { representations(t) })
+	t.Run("compact", func(t *testing.T) { representations(t, informer.Compact()) })
+}
+
+func representations(t *testing.T, opts ...informer.Option) {
 	inBubble(t, demo.Options{}, func(r *rig) {
 		created, err := r.server.Create(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "web"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "test"}}},
 			Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		})
 		r.must(err)
-		typed, err := informer.New[*corev1.Pod](r.conn)
+		typed, err := informer.New[*corev1.Pod](r.conn, opts...)
 		r.must(err)
-		dynamic, err := informer.New[*unstructured.Unstructured](r.conn, informer.Resource("po"))
+		dynamic, err := informer.New[*unstructured.Unstructured](r.conn, append(opts, informer.Resource("po"))...)
 		r.must(err)
-		metadata, err := informer.New[*metav1.PartialObjectMetadata](r.conn, informer.Resource("pods"))
+		metadata, err := informer.New[*metav1.PartialObjectMetadata](r.conn, append(opts, informer.Resource("pods"))...)
 		r.must(err)
-		full, err := informer.New[*corev1.Pod](r.conn, informer.KeepManagedFields())
+		full, err := informer.New[*corev1.Pod](r.conn, append(opts, informer.KeepManagedFields())...)
 		r.must(err)
 		for _, inf := range []informer.Managed{typed, dynamic, metadata, full} {
 			r.stopAfter(inf)

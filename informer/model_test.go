@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -60,6 +61,9 @@ var histories = []historyOf{
 	{"typed", history[*corev1.ConfigMap]},
 	{"unstructured", history[*unstructured.Unstructured]},
 	{"metadata", history[*metav1.PartialObjectMetadata]},
+	{"typed, compact", compactHistory[*corev1.ConfigMap]},
+	{"unstructured, compact", compactHistory[*unstructured.Unstructured]},
+	{"metadata, compact", compactHistory[*metav1.PartialObjectMetadata]},
 }
 
 // state is what is known of the objects at one moment: uid and version by key.
@@ -110,6 +114,11 @@ type machine[T informer.Object] struct {
 type pinned[T informer.Object] struct {
 	*informer.View[T]
 	want []T
+}
+
+func compactHistory[T informer.Object](t *rapid.T, scope scope) {
+	scope.opts = append(slices.Clone(scope.opts), informer.Compact())
+	history[T](t, scope)
 }
 
 func history[T informer.Object](t *rapid.T, scope scope) {
@@ -269,7 +278,7 @@ func (m *machine[T]) check(t *rapid.T) {
 		}
 	}
 	for _, v := range m.views {
-		if got := v.List(informer.Query{}); !slices.EqualFunc(got, v.want, func(a, b T) bool { return any(a) == any(b) }) {
+		if got := v.List(informer.Query{}); !slices.EqualFunc(got, v.want, func(a, b T) bool { return reflect.DeepEqual(a, b) }) {
 			t.Fatalf("a view of %s held %v and now holds %v", v.ResourceVersion(), v.want, got)
 		}
 	}

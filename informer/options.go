@@ -30,6 +30,7 @@ type options struct {
 	scheme     *runtime.Scheme
 	codec      codec.Options
 	unshared   bool
+	compact    bool
 	shared     *share.Table // nil if unshared
 	logger     *slog.Logger
 	transform  any // func(T) (T, error)

@@ -52,7 +52,7 @@ type Match struct{ index, value string }
 // must be a pure function. Indexes can be added at any time; views pinned
 // earlier do not have them. A name that is taken is an error.
 func (inf *Informer[T]) AddIndex(name string, values func(values []string, obj T) []string) (*Index[T], error) {
-	if err := inf.store.AddIndex("index "+name, values); err != nil {
+	if err := inf.engine.addIndex("index "+name, values); err != nil {
 		return nil, err
 	}
 	return &Index[T]{name: "index " + name, inf: inf}, nil
@@ -66,7 +66,7 @@ func (in *Index[T]) Get(value string) []T { return in.inf.List(Query{By: in.Is(v
 
 // Values returns the values that there are objects under, in order.
 func (in *Index[T]) Values() []string {
-	v := in.inf.store.Pin()
+	v := in.inf.engine.pin()
 	defer v.Release()
 	return slices.Collect(v.IndexValues(in.name))
 }
@@ -88,7 +88,7 @@ func labelIndex(key string) string { return "label " + key }
 
 // indexLabels makes the indexes that q would use.
 func (inf *Informer[T]) indexLabels(q Query) {
-	if q.Labels == nil || inf.store.Latest().Len() < smallStore {
+	if q.Labels == nil || inf.engine.latest().objects < smallStore {
 		return
 	}
 	requirements, _ := q.Labels.Requirements()
@@ -110,12 +110,7 @@ func (inf *Informer[T]) indexLabel(key string) {
 	}
 	inf.labels.keys[key] = true
 	// The name cannot be taken: nobody else makes names like this one.
-	_ = inf.store.AddIndex(labelIndex(key), func(values []string, o T) []string {
-		if value, ok := o.GetLabels()[key]; ok {
-			values = append(values, value)
-		}
-		return values
-	})
+	_ = inf.engine.addLabelIndex(key)
 }
 
 // exact says that a requirement names the values it wants.

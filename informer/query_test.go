@@ -18,6 +18,11 @@ import (
 // TestIndexesAgreeWithAScan asks random questions of an informer large enough
 // to index, and answers them by looking at every object.
 func TestIndexesAgreeWithAScan(t *testing.T) {
+	t.Run("decoded", func(t *testing.T) { indexesAgree(t) })
+	t.Run("compact", func(t *testing.T) { indexesAgree(t, informer.Compact()) })
+}
+
+func indexesAgree(t *testing.T, opts ...informer.Option) {
 	inBubble(t, demo.Options{}, func(r *rig) {
 		for i := range 400 {
 			cm := &corev1.ConfigMap{
@@ -33,7 +38,7 @@ func TestIndexesAgreeWithAScan(t *testing.T) {
 			_, err := r.server.Create(cm)
 			r.must(err)
 		}
-		inf := r.configMapInformer()
+		inf := r.configMapInformer(opts...)
 		byValue, err := inf.AddIndex("value", func(values []string, cm *corev1.ConfigMap) []string { return append(values, cm.Data["v"]) })
 		r.must(err)
 		if _, err := inf.AddIndex("value", nil); err == nil {

@@ -3,7 +3,6 @@ package informer
 import (
 	"iter"
 
-	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
 
@@ -27,7 +26,7 @@ func Key(obj Object) string { return object.Key(obj.GetNamespace(), obj.GetName(
 // Get returns the newest version of an object. It takes no lock and makes no
 // request: an object the informer has not seen yet is not there.
 func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
-	return inf.store.Get(object.Key(namespace, name))
+	return inf.engine.get(object.Key(namespace, name))
 }
 
 // List returns the objects that match q, ordered by namespace and name, as they
@@ -53,10 +52,10 @@ func (inf *Informer[T]) All(q Query) iter.Seq[T] {
 // View pins the state of this moment to be read at leisure. Writers and other
 // readers do not notice; the informer keeps the superseded versions of objects
 // until [View.Release], which must be called.
-func (inf *Informer[T]) View() *View[T] { return &View[T]{inf.store.Pin()} }
+func (inf *Informer[T]) View() *View[T] { return &View[T]{inf.engine.pin()} }
 
 // View is the state of an informer at one moment. It is a [Lister].
-type View[T Object] struct{ pinned *indexer.View[T] }
+type View[T Object] struct{ pinned snapshot[T] }
 
 // Release ends the view, which must not be read any more.
 func (v *View[T]) Release() { v.pinned.Release() }
@@ -65,18 +64,22 @@ func (v *View[T]) Release() { v.pinned.Release() }
 // give it. Empty before the first list and where the server's versions are
 // not decimal numbers.
 func (v *View[T]) ResourceVersion() string {
-	return Event[T]{version: v.pinned.ResourceVersion}.ResourceVersion()
+	version, _ := v.pinned.state()
+	return Event[T]{version: version}.ResourceVersion()
 }
 
 // Synced says whether the informer had a complete list.
-func (v *View[T]) Synced() bool { return v.pinned.Synced }
+func (v *View[T]) Synced() bool {
+	_, synced := v.pinned.state()
+	return synced
+}
 
 // Len is the number of objects.
 func (v *View[T]) Len() int { return v.pinned.Len() }
 
 // Get implements [Lister].
 func (v *View[T]) Get(namespace, name string) (T, bool) {
-	return v.pinned.Get(object.Key(namespace, name))
+	return v.pinned.get(object.Key(namespace, name))
 }
 
 // List implements [Lister].
@@ -93,7 +96,5 @@ func (v *View[T]) List(q Query) []T {
 
 // All implements [Lister].
 func (v *View[T]) All(q Query) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		search(v.pinned, q)(func(_ string, o T) bool { return yield(o) })
-	}
+	return v.pinned.search(q)
 }

@@ -20,19 +20,21 @@ import (
 
 // kubeSource is a source that finds out at its first request which resource it
 // is for: making an informer needs no network, starting it does.
-type kubeSource[T Object] struct {
+//
+// Its store holds an S for each T.
+type kubeSource[T, S Object] struct {
 	cluster *cluster.Cluster
 	opts    *options
-	held    source.Held[T]
+	codec   func(codec.Codec[T]) codec.Codec[S]
+	held    source.Held[S]
 
-	transform func(T) (T, error)      // nil for none
-	kind      schema.GroupVersionKind // of T, if T tells
-	guess     source.Target           // what to call it until it is known
-	found     atomic.Pointer[source.Kube[T]]
+	kind  schema.GroupVersionKind // of T, if T tells
+	guess source.Target           // what to call it until it is known
+	found atomic.Pointer[source.Kube[S]]
 }
 
-func newKubeSource[T Object](c *cluster.Cluster, namespace string, o *options, held source.Held[T]) (*kubeSource[T], error) {
-	s := &kubeSource[T]{cluster: c, opts: o, held: held, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
+func newKubeSource[T, S Object](c *cluster.Cluster, namespace string, o *options, keep func(codec.Codec[T]) codec.Codec[S], held source.Held[S]) (*kubeSource[T, S], error) {
+	s := &kubeSource[T, S]{cluster: c, opts: o, codec: keep, held: held, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
 	if o.resource != "" {
 		// The codec is made for its error only: the kind is not known yet.
 		if _, err := codec.For[T](schema.GroupVersionKind{}, o.codec); err != nil {
@@ -66,7 +68,7 @@ func newOf[T any]() any {
 }
 
 // target is what the source is for, as far as it is known.
-func (s *kubeSource[T]) target() source.Target {
+func (s *kubeSource[T, S]) target() source.Target {
 	if found := s.found.Load(); found != nil {
 		return found.Target()
 	}
@@ -74,7 +76,7 @@ func (s *kubeSource[T]) target() source.Target {
 }
 
 // resolve asks the cluster for the resource, if it is not known.
-func (s *kubeSource[T]) resolve(ctx context.Context, verb string) (*source.Kube[T], error) {
+func (s *kubeSource[T, S]) resolve(ctx context.Context, verb string) (*source.Kube[S], error) {
 	if found := s.found.Load(); found != nil {
 		return found, nil
 	}
@@ -86,7 +88,7 @@ func (s *kubeSource[T]) resolve(ctx context.Context, verb string) (*source.Kube[
 	return found, nil
 }
 
-func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
+func (s *kubeSource[T, S]) discover(ctx context.Context) (*source.Kube[S], error) {
 	var r cluster.Resource
 	var err error
 	if s.opts.resource != "" {
@@ -112,19 +114,13 @@ func (s *kubeSource[T]) discover(ctx context.Context) (*source.Kube[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.transform != nil {
-		c = codec.Transformed(c, s.transform)
-	}
-	if s.opts.shared != nil {
-		c = codec.Shared(c, s.opts.shared)
-	}
 	target := s.guess
 	target.Resource, target.Kind = r.GVR(), r.Kind
-	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.held), nil
+	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, s.codec(c)).Reuse(s.held), nil
 }
 
 // List implements source.Source.
-func (s *kubeSource[T]) List(ctx context.Context, opts source.ListOptions, each func(T) error) (source.ListResult, error) {
+func (s *kubeSource[T, S]) List(ctx context.Context, opts source.ListOptions, each func(S) error) (source.ListResult, error) {
 	k, err := s.resolve(ctx, "list")
 	if err != nil {
 		return source.ListResult{}, err
@@ -134,7 +130,7 @@ func (s *kubeSource[T]) List(ctx context.Context, opts source.ListOptions, each 
 }
 
 // Watch implements source.Source.
-func (s *kubeSource[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
+func (s *kubeSource[T, S]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[S]) error) error {
 	k, err := s.resolve(ctx, "watch")
 	if err != nil {
 		return err
@@ -144,7 +140,7 @@ func (s *kubeSource[T]) Watch(ctx context.Context, opts source.WatchOptions, eac
 
 // doubt asks discovery again when the server does not find the resource: it may
 // have been taken away, or come back in another version.
-func (s *kubeSource[T]) doubt(ctx context.Context, verb string, err error) error {
+func (s *kubeSource[T, S]) doubt(ctx context.Context, verb string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

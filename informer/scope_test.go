@@ -81,10 +81,15 @@ func TestOneOfSeveralNamespacesForbidden(t *testing.T) {
 }
 
 func TestFilterAndTransform(t *testing.T) {
+	t.Run("decoded", func(t *testing.T) { refined(t) })
+	t.Run("compact", func(t *testing.T) { refined(t, informer.Compact()) })
+}
+
+func refined(t *testing.T, opts ...informer.Option) {
 	inBubble(t, demo.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "no")
-		inf := r.configMapInformer(
+		inf := r.configMapInformer(append(opts,
 			informer.Transform(func(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 				if cm.Data["v"] == "bad" {
 					return nil, errors.New("cannot be transformed")
@@ -92,7 +97,7 @@ func TestFilterAndTransform(t *testing.T) {
 				cm.Data["v"] = strings.ToUpper(cm.Data["v"])
 				return cm, nil
 			}),
-			informer.Filter(func(cm *corev1.ConfigMap) bool { return cm.Data["v"] != "NO" }))
+			informer.Filter(func(cm *corev1.ConfigMap) bool { return cm.Data["v"] != "NO" }))...)
 		d := &diary[*corev1.ConfigMap]{}
 		inf.AddHandler(d)
 		r.must(inf.Start(r.ctx))

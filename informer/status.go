@@ -64,12 +64,12 @@ type Status struct {
 
 // Status may be called at any time.
 func (inf *Informer[T]) Status() Status {
-	target, stats, latest := inf.target(), inf.store.Stats(), inf.store.Latest()
+	target, stats, latest := inf.target(), inf.engine.stats(), inf.engine.latest()
 	s := Status{
 		Cluster: target.Cluster, Resource: target.Resource, Namespace: target.Namespace,
-		Phase: Stopped, Synced: latest.Synced,
+		Phase: Stopped, Synced: latest.synced,
 		Objects: stats.Objects, Bytes: stats.Bytes, Events: stats.Events,
-		ResourceVersion: Event[T]{version: latest.ResourceVersion}.ResourceVersion(),
+		ResourceVersion: Event[T]{version: latest.resourceVersion}.ResourceVersion(),
 		Expected:        -1,
 	}
 	for _, h := range inf.registered() {

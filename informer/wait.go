@@ -16,7 +16,7 @@ func (inf *Informer[T]) WaitForSync(ctx context.Context) error { return inf.wait
 
 // waitForSync waits for a complete list; if it is to come from a certain run,
 // no longer than that run lasts.
-func (inf *Informer[T]) waitForSync(ctx context.Context, of *run[T]) error {
+func (inf *Informer[T]) waitForSync(ctx context.Context, of *run) error {
 	for {
 		inf.mu.Lock()
 		r, changed := inf.run, inf.changed
@@ -24,8 +24,8 @@ func (inf *Informer[T]) waitForSync(ctx context.Context, of *run[T]) error {
 		if of != nil {
 			r = of
 		}
-		latest := inf.store.Latest()
-		if latest.Synced {
+		latest := inf.engine.latest()
+		if latest.synced {
 			return nil
 		}
 		if r != nil && ended(r.silent) {
@@ -37,7 +37,7 @@ func (inf *Informer[T]) waitForSync(ctx context.Context, of *run[T]) error {
 			}
 		}
 		select {
-		case <-latest.Tail().Ready():
+		case <-latest.superseded:
 		case <-changed:
 		case <-ctx.Done():
 			return inf.unsynced(context.Cause(ctx))
@@ -80,14 +80,14 @@ func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) err
 		return fmt.Errorf("%w, not %q", ErrVersion, resourceVersion)
 	}
 	for {
-		latest := inf.store.Latest()
-		if latest.Synced && latest.ResourceVersion >= want {
+		latest := inf.engine.latest()
+		if latest.synced && latest.resourceVersion >= want {
 			return nil
 		}
 		select {
-		case <-latest.Tail().Ready():
+		case <-latest.superseded:
 		case <-ctx.Done():
-			have := Event[T]{version: latest.ResourceVersion}.ResourceVersion()
+			have := Event[T]{version: latest.resourceVersion}.ResourceVersion()
 			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, have, context.Cause(ctx))
 		}
 	}

@@ -199,10 +199,10 @@ func (q *Query) scope() (scope informer.Query, possible bool) {
 
 // matches says whether an object is among those asked for.
 func (q *Query) matches(o *Object) bool {
-	if q.Namespace != "" && o.Namespace != q.Namespace {
+	if q.Namespace != "" && o.GetNamespace() != q.Namespace {
 		return false
 	}
-	if q.Labels != nil && !q.Labels.Matches(labels.Set(o.Labels)) {
+	if q.Labels != nil && !q.Labels.Matches(labels.Set(o.GetLabels())) {
 		return false
 	}
 	return q.matchFields(o)

@@ -16,14 +16,14 @@ import (
 // by.
 type selectable func(*Object) string
 
-func fieldName(o *Object) string      { return o.Name }
-func fieldNamespace(o *Object) string { return o.Namespace }
+func fieldName(o *Object) string      { return o.GetName() }
+func fieldNamespace(o *Object) string { return o.GetNamespace() }
 
 // field reads the first of some paths that has a value.
 func field(paths ...string) selectable {
 	return func(o *Object) string {
 		for _, p := range paths {
-			if v := gjson.GetBytes(o.JSON, p); v.String() != "" {
+			if v := gjson.GetBytes(o.JSON(), p); v.String() != "" {
 				return v.String()
 			}
 		}
@@ -34,7 +34,7 @@ func field(paths ...string) selectable {
 // or reads a field that is left out where it has its default.
 func or(path, otherwise string) selectable {
 	return func(o *Object) string {
-		if v := gjson.GetBytes(o.JSON, path); v.Exists() && v.Type != gjson.Null {
+		if v := gjson.GetBytes(o.JSON(), path); v.Exists() && v.Type != gjson.Null {
 			return v.String()
 		}
 		return otherwise

@@ -140,7 +140,7 @@ func (r *rig) listErr(q mirror.Query) error {
 }
 
 func line(o *mirror.Object) string {
-	return fmt.Sprintf("%s/%s@%s", o.Namespace, o.Name, o.ResourceVersion)
+	return fmt.Sprintf("%s/%s@%s", o.GetNamespace(), o.GetName(), o.GetResourceVersion())
 }
 
 // watcher is a watch that is open.

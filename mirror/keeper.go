@@ -30,7 +30,7 @@ type keeper struct {
 
 func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error) {
 	inf, err := informer.New[*codec.Raw](m.cluster,
-		informer.Resource(r.Versioned()), informer.InNamespace(namespace), informer.Retain(m.mirror.opts.Retain), informer.WithLogger(m.mirror.log))
+		informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(m.mirror.opts.Retain), informer.WithLogger(m.mirror.log))
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (l live) Get(ctx context.Context, q Query) (*Object, string, error) {
 	if err != nil {
 		return nil, "", upstream("", err)
 	}
-	return o, o.ResourceVersion, nil
+	return o, o.GetResourceVersion(), nil
 }
 
 // List implements [Data]. Objects are told as they arrive.
@@ -209,7 +209,7 @@ func (w *liveWatch) round(ctx context.Context, tell func(Event) error) error {
 			out.Type, out.Object, out.ResourceVersion = Bookmark, nil, e.ResourceVersion
 		}
 		if out.Object != nil {
-			out.ResourceVersion = out.Object.ResourceVersion
+			out.ResourceVersion = out.Object.GetResourceVersion()
 		}
 		out.Position, w.version = out.ResourceVersion, out.ResourceVersion
 		return tell(out)

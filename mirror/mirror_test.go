@@ -63,15 +63,15 @@ func TestReads(t *testing.T) {
 		q.Namespace, q.Name = "default", "a3"
 		o, version, err := r.mirror.Get(r.ctx, q)
 		r.must(err)
-		if o.Name != "a3" || version != last {
+		if o.GetName() != "a3" || version != last {
 			t.Errorf("got %s at %s", line(o), version)
 		}
 		live := q
 		live.Source = mirror.Live
 		now, _, err := r.mirror.Get(r.ctx, live)
 		r.must(err)
-		if string(now.JSON) != string(o.JSON) {
-			t.Errorf("cached %s\n  live %s", o.JSON, now.JSON)
+		if string(now.JSON()) != string(o.JSON()) {
+			t.Errorf("cached %s\n  live %s", o.JSON(), now.JSON())
 		}
 		for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
 			q.Name, q.Source = "nobody", source

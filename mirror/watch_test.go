@@ -307,10 +307,10 @@ func TestSlowWatchesAreToldTheNewest(t *testing.T) {
 		synctest.Wait()
 		told, middle := 0, mirror.Event{}
 		for e := range w.events {
-			if told++; e.Object != nil && e.Object.ResourceVersion == v {
+			if told++; e.Object != nil && e.Object.GetResourceVersion() == v {
 				middle = e
 			}
-			if e.Object != nil && e.Object.Name == "c" {
+			if e.Object != nil && e.Object.GetName() == "c" {
 				break
 			}
 		}

@@ -45,6 +45,7 @@ type rig struct {
 
 type options struct {
 	cluster demo.Options
+	fault   demo.Injector // before anything is mirrored
 	mirror  mirror.Options
 	server  server.Options
 }
@@ -52,6 +53,9 @@ type options struct {
 func start(tb testing.TB, o options) *rig {
 	tb.Helper()
 	c := demo.New(o.cluster)
+	if o.fault != nil {
+		c.Inject(o.fault)
+	}
 	config, stop := demo.InProcess(c)
 	tb.Cleanup(stop)
 	return serve(tb, c, config, o)

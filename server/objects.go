@@ -75,7 +75,7 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q mirror.Query
 		return err
 	}
 	l := startAnswer(w)
-	_, _ = l.Write(o.JSON)
+	_, _ = l.Write(o.JSON())
 	l.finish(mirror.ListMeta{ResourceVersion: version})
 	return nil
 }
@@ -94,7 +94,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Quer
 		} else {
 			_ = l.WriteByte(',')
 		}
-		_, err := l.Write(o.JSON)
+		_, err := l.Write(o.JSON())
 		return err
 	})
 	if err != nil && l != nil {

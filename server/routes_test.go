@@ -224,8 +224,10 @@ func TestErrors(t *testing.T) {
 
 func TestNotSyncedYet(t *testing.T) {
 	hold := make(chan struct{})
-	r := start(t, options{cluster: demo.Options{NoWatchList: true}, mirror: mirror.Options{Wait: 100 * time.Millisecond, Resources: []string{"cm", mirror.Everything}}})
-	r.cluster.Inject(demo.On("list", configMaps, &demo.Fault{Until: hold}))
+	r := start(t, options{
+		cluster: demo.Options{NoWatchList: true}, fault: demo.On("list", configMaps, &demo.Fault{Until: hold}),
+		mirror: mirror.Options{Wait: 100 * time.Millisecond, Resources: []string{"cm", mirror.Everything}},
+	})
 	a := r.get("/cm")
 	if a.code != http.StatusServiceUnavailable || a.Reason != "NotSynced" || a.header.Get("Retry-After") == "" || a.Progress == nil || a.Progress.Phase != "listing" {
 		t.Errorf("%d %v %s", a.code, a.header, a.body)

@@ -110,7 +110,7 @@ func (s *stream) event(e mirror.Event) bool {
 	s.pending = append(s.pending, '"')
 	if e.Object != nil {
 		s.pending = append(s.pending, `,"object":`...)
-		s.pending = append(s.pending, oneLine(e.Object.JSON)...)
+		s.pending = append(s.pending, oneLine(e.Object.JSON())...)
 	}
 	if e.ResourceVersion != "" {
 		s.pending = append(s.pending, `,"resourceVersion":`...)

@@ -44,6 +44,8 @@ type Options struct {
 	// KeepManagedFields keeps metadata.managedFields, the record of who set
 	// which field: often half of an object, and of no use to its readers.
 	KeepManagedFields bool
+	// Pack, if not nil, compresses [Raw] objects.
+	Pack *Packer
 }
 
 const (
@@ -62,7 +64,7 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 	case *metav1.PartialObjectMetadata:
 		codec = metadata{gvk, opts}
 	case *Raw:
-		codec = raw{gvk}
+		codec = raw{gvk, opts.Pack}
 	default:
 		t := reflect.TypeFor[T]()
 		if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[runtime.Object]()) || !t.Implements(reflect.TypeFor[metav1.Object]()) {

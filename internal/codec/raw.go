@@ -2,45 +2,131 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"unsafe"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "sigs.k8s.io/json"
 )
 
-// Raw is an object kept as the JSON it came in, with what the store and its
-// readers ask for most read out of it once. It is what a server keeps that
-// hands the bytes on. Read-only.
+// Raw is an object kept as the bytes it came in, perhaps compressed, with what
+// the store asks for most read out of them once. It is what a server keeps that
+// hands the bytes on, and what an informer keeps that decodes on read. Read-only.
+//
+// There may be a million of them: a Raw is one small struct and one string.
 type Raw struct {
-	Namespace       string
-	Name            string
-	UID             types.UID
-	ResourceVersion string
-	Created         metav1.Time
-	Labels          map[string]string
-	// JSON is the whole object, kind and apiVersion included.
-	JSON []byte
+	// text is namespace, name, uid, resourceVersion and the object's encoding,
+	// one behind the other.
+	text     string
+	encoding *encoding
+	ends     [4]uint16 // where the first four end
+}
+
+// encoding is how the last part of a Raw's text is to be read.
+type encoding struct {
+	format Format
+	dict   *dictionary // nil: not compressed
+}
+
+// plain are the encodings of what is not compressed.
+var plain = [...]*encoding{JSON: {format: JSON}, Protobuf: {format: Protobuf}}
+
+// newRaw makes a Raw of copies of what it is given.
+func newRaw(id Identity, e *encoding, content []byte) (*Raw, error) {
+	parts := [4]string{id.Namespace, id.Name, id.UID, id.ResourceVersion}
+	r, end := &Raw{encoding: e}, 0
+	for i, part := range parts {
+		end += len(part)
+		r.ends[i] = uint16(end)
+	}
+	if end > 1<<16-1 {
+		return nil, fmt.Errorf("the namespace, name, uid and resourceVersion of an object take %d bytes", end)
+	}
+	text := make([]byte, 0, end+len(content))
+	for _, part := range parts {
+		text = append(text, part...)
+	}
+	text = append(text, content...)
+	r.text = unsafe.String(unsafe.SliceData(text), len(text))
+	return r, nil
 }
 
 // The accessors the store asks for.
 
-func (r *Raw) GetNamespace() string         { return r.Namespace }
-func (r *Raw) GetName() string              { return r.Name }
-func (r *Raw) GetUID() types.UID            { return r.UID }
-func (r *Raw) GetResourceVersion() string   { return r.ResourceVersion }
-func (r *Raw) GetLabels() map[string]string { return r.Labels }
+func (r *Raw) GetNamespace() string       { return r.text[:r.ends[0]] }
+func (r *Raw) GetName() string            { return r.text[r.ends[0]:r.ends[1]] }
+func (r *Raw) GetUID() types.UID          { return types.UID(r.text[r.ends[1]:r.ends[2]]) }
+func (r *Raw) GetResourceVersion() string { return r.text[r.ends[2]:r.ends[3]] }
+
+// GetLabels reads the labels out of the encoding.
+func (r *Raw) GetLabels() (labels map[string]string) {
+	r.look(func(format Format, content []byte) {
+		if format == Protobuf {
+			labels = labelsOfProtobuf(content)
+		} else {
+			labels = labelsOfJSON(content)
+		}
+	})
+	return labels
+}
+
+// Content is the object's encoding. It must not be modified.
+func (r *Raw) Content() (Format, []byte) {
+	if r.encoding.dict != nil {
+		return r.encoding.format, r.encoding.dict.expand(nil, r.stored())
+	}
+	return r.encoding.format, r.stored()
+}
+
+// look shows the object's encoding to read, for the time of the call only.
+func (r *Raw) look(read func(Format, []byte)) {
+	if r.encoding.dict == nil {
+		read(r.encoding.format, r.stored())
+		return
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	*buf = r.encoding.dict.expand((*buf)[:0], r.stored())
+	read(r.encoding.format, *buf)
+}
+
+// stored is the encoding as it is kept, compressed or not.
+func (r *Raw) stored() []byte {
+	content := r.text[r.ends[3]:]
+	return unsafe.Slice(unsafe.StringData(content), len(content))
+}
+
+// JSON is the object's JSON, kind and apiVersion included. It must not be
+// modified. Objects kept as protobuf have none.
+func (r *Raw) JSON() []byte {
+	if format, content := r.Content(); format == JSON {
+		return content
+	}
+	return nil
+}
 
 // MarshalJSON returns the object's own JSON.
-func (r *Raw) MarshalJSON() ([]byte, error) { return r.JSON, nil }
+func (r *Raw) MarshalJSON() ([]byte, error) {
+	if b := r.JSON(); b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("%s is kept as protobuf, not as JSON", strings.TrimPrefix(r.GetNamespace()+"/"+r.GetName(), "/"))
+}
 
 // Size is the number of bytes the object takes, by and large.
-func (r *Raw) Size() int { return len(r.JSON) }
+func (r *Raw) Size() int { return len(r.text) }
 
-type raw struct{ gvk schema.GroupVersionKind }
+// raw keeps objects as JSON with kind and apiVersion.
+type raw struct {
+	gvk  schema.GroupVersionKind
+	pack *Packer // nil: nothing is compressed
+}
 
 func (c raw) Accept(bool) string { return acceptJSON }
 
@@ -48,62 +134,158 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 	if format != JSON {
 		return nil, fmt.Errorf("raw objects are read from JSON only")
 	}
-	var head struct {
-		Kind       json.RawMessage `json:"kind"`
-		APIVersion json.RawMessage `json:"apiVersion"`
-		Metadata   struct {
-			Namespace         string            `json:"namespace"`
-			Name              string            `json:"name"`
-			UID               types.UID         `json:"uid"`
-			ResourceVersion   string            `json:"resourceVersion"`
-			CreationTimestamp metav1.Time       `json:"creationTimestamp"`
-			Labels            map[string]string `json:"labels"`
-		} `json:"metadata"`
-	}
-	if err := utiljson.UnmarshalCaseSensitivePreserveInts(b, &head); err != nil {
+	b = bytes.TrimSpace(b)
+	var head struct{ kind, apiVersion gjson.Result }
+	id, err := identityOfJSON(b, func(key, value gjson.Result) {
+		switch key.Str {
+		case "kind":
+			head.kind = value
+		case "apiVersion":
+			head.apiVersion = value
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	m := head.Metadata
-	out := &Raw{
-		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		Created: m.CreationTimestamp, Labels: m.Labels,
+	switch {
+	case !head.kind.Exists() && !head.apiVersion.Exists():
+		b = c.prepend(b)
+	case isName(head.kind) && isName(head.apiVersion):
+	default:
+		if b, err = c.rewrite(b); err != nil {
+			return nil, err
+		}
 	}
-	b = bytes.TrimSpace(b)
-	if len(b) == 0 || b[0] != '{' {
-		return nil, fmt.Errorf("not a JSON object: %.20q", b)
+	return c.pack.raw(id, JSON, b)
+}
+
+// identityOfJSON reads the identity off an object, shows the object's fields to
+// visit, and sees to it that all of it is valid JSON.
+func identityOfJSON(b []byte, visit func(key, value gjson.Result)) (Identity, error) {
+	var id Identity
+	if !(ordinary(b) && gjson.ValidBytes(b) || json.Valid(b)) {
+		var nothing json.RawMessage
+		return id, json.Unmarshal(b, &nothing) // says what is wrong with it
+	}
+	whole := gjson.Parse(unsafe.String(unsafe.SliceData(b), len(b)))
+	if !whole.IsObject() {
+		return id, fmt.Errorf("not a JSON object: %.20q", bytes.TrimSpace(b))
 	}
 	var err error
-	switch {
-	case head.Kind == nil && head.APIVersion == nil:
-		out.JSON, err = c.prepend(b)
-	case isName(head.Kind) && isName(head.APIVersion):
-		out.JSON = bytes.Clone(b)
-	default:
-		out.JSON, err = c.rewrite(b)
+	text := func(field string, value gjson.Result) string {
+		if value.Type != gjson.String && value.Type != gjson.Null {
+			err = fmt.Errorf("metadata.%s is no string: %.20q", field, value.Raw)
+		}
+		return value.Str
 	}
-	return out, err
+	whole.ForEach(func(key, value gjson.Result) bool {
+		visit(key, value)
+		if key.Str != "metadata" {
+			return true
+		}
+		if !value.IsObject() {
+			if value.Type != gjson.Null {
+				err = fmt.Errorf("metadata is no JSON object: %.20q", value.Raw)
+			}
+			return true
+		}
+		value.ForEach(func(key, value gjson.Result) bool {
+			switch key.Str {
+			case "namespace":
+				id.Namespace = text(key.Str, value)
+			case "name":
+				id.Name = text(key.Str, value)
+			case "uid":
+				id.UID = text(key.Str, value)
+			case "resourceVersion":
+				id.ResourceVersion = text(key.Str, value)
+			case "labels":
+				err = cmp.Or(err, checkLabels(value))
+			}
+			return true
+		})
+		return true
+	})
+	return id, err
+}
+
+// checkLabels says what is wrong with labels, so that who reads them later can
+// rely on them.
+func checkLabels(labels gjson.Result) (err error) {
+	if labels.Type == gjson.Null {
+		return nil
+	}
+	if !labels.IsObject() {
+		return fmt.Errorf("metadata.labels is no JSON object: %.20q", labels.Raw)
+	}
+	labels.ForEach(func(key, value gjson.Result) bool {
+		if value.Type != gjson.String && value.Type != gjson.Null {
+			err = fmt.Errorf("metadata.labels[%q] is no string: %.20q", key.Str, value.Raw)
+		}
+		return err == nil
+	})
+	return err
+}
+
+func labelsOfJSON(b []byte) map[string]string {
+	var labels map[string]string
+	gjson.Get(unsafe.String(unsafe.SliceData(b), len(b)), "metadata.labels").ForEach(func(key, value gjson.Result) bool {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[strings.Clone(key.Str)] = strings.Clone(value.Str) // b is read-only for the time of the call only
+		return true
+	})
+	return labels
+}
+
+const fieldLabels protowire.Number = 11 // of metav1.ObjectMeta, a map: repeated pairs of key (1) and value (2)
+
+func labelsOfProtobuf(b []byte) map[string]string {
+	var labels map[string]string
+	fields(b, func(number protowire.Number, metadata []byte) bool {
+		if number != fieldMetadata {
+			return true
+		}
+		fields(metadata, func(number protowire.Number, pair []byte) bool {
+			if number != fieldLabels {
+				return true
+			}
+			var key, value string
+			fields(pair, func(number protowire.Number, text []byte) bool {
+				switch number {
+				case 1:
+					key = string(text)
+				case 2:
+					value = string(text)
+				}
+				return true
+			})
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[key] = value
+			return true
+		})
+		return true
+	})
+	return labels
 }
 
 // isName says whether a value is a text that is not empty.
-func isName(value json.RawMessage) bool { return len(value) > 2 && value[0] == '"' }
+func isName(value gjson.Result) bool { return value.Type == gjson.String && value.Str != "" }
 
 // prepend writes kind and apiVersion in front of an object that has neither,
 // as the items of lists do not.
-func (c raw) prepend(b []byte) ([]byte, error) {
-	kind, err := json.Marshal(c.gvk.Kind)
-	if err != nil {
-		return nil, err
-	}
-	apiVersion, err := json.Marshal(c.gvk.GroupVersion().String())
-	if err != nil {
-		return nil, err
-	}
+func (c raw) prepend(b []byte) []byte {
+	kind, _ := json.Marshal(c.gvk.Kind) // of a string: cannot fail
+	apiVersion, _ := json.Marshal(c.gvk.GroupVersion().String())
 	comma := ","
 	rest := bytes.TrimLeft(b[1:], " \t\r\n")
 	if rest[0] == '}' {
 		comma = ""
 	}
-	return slices.Concat([]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), apiVersion, []byte(comma), rest), nil
+	return slices.Concat([]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), apiVersion, []byte(comma), rest)
 }
 
 // rewrite sets kind and apiVersion of an object that has only one of them, or

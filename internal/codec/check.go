@@ -1,0 +1,217 @@
+package codec
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// checker returns a function that knows of most encodings of a T that they can
+// be decoded, without decoding them. What it is not sure of it says no to.
+func checker[T any]() func(Format, []byte) bool {
+	_, dynamic := any(*new(T)).(*unstructured.Unstructured)
+	var message *messageShape
+	if t := reflect.TypeFor[T](); t.Implements(reflect.TypeFor[unmarshaler]()) {
+		message = messageOf(t.Elem())
+	}
+	return func(format Format, content []byte) bool {
+		if format == Protobuf {
+			return message != nil && message.holds(content, 0)
+		}
+		// Maps take any valid JSON; the fields of a Go type do not.
+		return dynamic && ordinary(content) && gjson.ValidBytes(content)
+	}
+}
+
+const deep = 100 // more nesting than the API has
+
+// ordinary says that JSON, if it is valid, holds no number and no nesting that
+// some decoders refuse.
+func ordinary(content []byte) bool {
+	depth, digits := 0, 0
+	for i := 0; i < len(content); i++ {
+		switch c := content[i]; {
+		case c == '"':
+			for i++; i < len(content) && content[i] != '"'; i++ {
+				if content[i] == '\\' {
+					i++
+				}
+			}
+			digits = 0
+		case c >= '0' && c <= '9':
+			digits++
+		case digits > 0 && (c == 'e' || c == 'E' || c == '.'):
+			return false
+		case c == '{' || c == '[':
+			depth, digits = depth+1, 0
+		case c == '}' || c == ']':
+			depth, digits = depth-1, 0
+		default:
+			digits = 0
+		}
+		if depth > deep || digits > 18 {
+			return false
+		}
+	}
+	return true
+}
+
+// messageShape is what the protobuf tags of a Go struct say of its encoding.
+type messageShape struct {
+	fields map[protowire.Number]*fieldShape
+	// custom is set if the tags do not tell all: the type has decoding of its
+	// own, which is asked.
+	custom reflect.Type
+}
+
+type fieldShape struct {
+	wire  protowire.Type
+	value *messageShape // of messages
+	entry *fieldShape   // of maps: the value
+}
+
+var (
+	shapes   = map[reflect.Type]*messageShape{}
+	shapesMu sync.Mutex
+)
+
+func messageOf(t reflect.Type) *messageShape {
+	shapesMu.Lock()
+	defer shapesMu.Unlock()
+	return shapeOf(t)
+}
+
+// shapeOf is messageOf under the lock.
+func shapeOf(t reflect.Type) *messageShape {
+	if m, ok := shapes[t]; ok {
+		return m
+	}
+	m := &messageShape{fields: map[protowire.Number]*fieldShape{}}
+	shapes[t] = m // at once, for types that hold themselves
+	if t.Kind() != reflect.Struct {
+		m.custom = t
+		return m
+	}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		tag := strings.Split(field.Tag.Get("protobuf"), ",")
+		if field.Type == reflect.TypeFor[metav1.TypeMeta]() {
+			continue // the envelope has it
+		}
+		var number uint64
+		if len(tag) > 1 {
+			number, _ = strconv.ParseUint(tag[1], 10, 29)
+		}
+		shape := fieldOf(field.Type, tag[0])
+		if number == 0 || shape == nil {
+			m.custom = t
+			return m
+		}
+		m.fields[protowire.Number(number)] = shape
+	}
+	return m
+}
+
+// fieldOf is the shape of a field of type t, nil if it is none that is known.
+func fieldOf(t reflect.Type, wire string) *fieldShape {
+	switch wire {
+	case "varint":
+		return &fieldShape{wire: protowire.VarintType}
+	case "fixed64":
+		return &fieldShape{wire: protowire.Fixed64Type}
+	case "bytes":
+	default:
+		return nil
+	}
+	shape := &fieldShape{wire: protowire.BytesType}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Slice && !reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) {
+		if t.Elem().Kind() == reflect.Uint8 {
+			return shape
+		}
+		t = t.Elem()
+	}
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()):
+		shape.value = shapeOf(t)
+	case t.Kind() == reflect.Map:
+		if shape.entry = fieldOf(t.Elem(), "bytes"); t.Key().Kind() != reflect.String || shape.entry == nil {
+			return nil
+		}
+	case t.Kind() == reflect.String:
+	default:
+		return nil
+	}
+	return shape
+}
+
+// holds says that the message, at this depth within the object, can be decoded.
+func (m *messageShape) holds(message []byte, depth int) bool {
+	if depth > deep {
+		return false
+	}
+	if m.custom != nil {
+		into, ok := reflect.New(m.custom).Interface().(unmarshaler)
+		return ok && into.Unmarshal(message) == nil
+	}
+	for len(message) > 0 {
+		number, wire, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return false
+		}
+		message = message[n:]
+		field := m.fields[number]
+		if field == nil || field.wire != wire {
+			return false // newer than the Go type, or not what it should be
+		}
+		if wire != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wire, message); n < 0 {
+				return false
+			}
+			message = message[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message)
+		if n < 0 || !field.holds(value, depth+1) {
+			return false
+		}
+		message = message[n:]
+	}
+	return true
+}
+
+// holds says that the value of a length-delimited field can be decoded.
+func (f *fieldShape) holds(value []byte, depth int) bool {
+	switch {
+	case f.value != nil:
+		return f.value.holds(value, depth)
+	case f.entry != nil:
+		return f.holdsEntry(value, depth)
+	}
+	return true
+}
+
+// holdsEntry is holds for an entry of a map: the key is field 1, the value
+// field 2.
+func (f *fieldShape) holdsEntry(entry []byte, depth int) bool {
+	for len(entry) > 0 {
+		number, wire, n := protowire.ConsumeTag(entry)
+		if n < 0 || wire != protowire.BytesType || number > 2 {
+			return false
+		}
+		value, size := protowire.ConsumeBytes(entry[n:])
+		if size < 0 || number == 2 && !f.entry.holds(value, depth) {
+			return false
+		}
+		entry = entry[n+size:]
+	}
+	return true
+}
