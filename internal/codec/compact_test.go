@@ -33,7 +33,7 @@ func compact[T any](t testing.TB, opts codec.Options, transform func(T) (T, erro
 // What is kept compact reads like what is decoded at once, in every
 // representation, and takes a fraction of the bytes.
 func TestCompact(t *testing.T) {
-	pods := samplepods.Clone(600, 7)
+	pods := samplepods.Clone(150, 7)
 	t.Run("typed, protobuf", func(t *testing.T) {
 		reads[*corev1.Pod](t, pods, codec.Protobuf, codec.Options{}, 4)
 	})
