@@ -62,7 +62,7 @@ func (in *inlet) Replace(objects []any, version string) error {
 }
 
 func (in *inlet) replace(items []item, version string) {
-	in.queue.Push(delta.Delta[item]{Type: delta.Replaced, Items: items, ResourceVersion: version})
+	in.queue.Push(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: version}})
 }
 
 func (in *inlet) Resync() error {
@@ -71,6 +71,6 @@ func (in *inlet) Resync() error {
 }
 
 func (in *inlet) Bookmark(version string) error {
-	in.queue.Push(delta.Delta[item]{Type: delta.Bookmark, ResourceVersion: version})
+	in.queue.Push(delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: version}})
 	return nil
 }

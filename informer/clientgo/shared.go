@@ -180,7 +180,7 @@ func (s *sharedIndexInformer) applied(deltas []delta.Delta[item]) {
 		case delta.Added, delta.Updated:
 			s.mutations.AddObject(d.Object.obj)
 		case delta.Replaced:
-			for _, i := range d.Items {
+			for _, i := range d.List.Items {
 				s.mutations.AddObject(i.obj)
 			}
 			if !s.HasSynced() {

@@ -105,7 +105,7 @@ func (s *store) apply(deltas ...delta.Delta[item]) {
 	for i := range deltas {
 		switch d := &deltas[i]; d.Type {
 		case delta.Replaced, delta.Bookmark:
-			s.version = d.ResourceVersion
+			s.version = d.List.ResourceVersion
 		case delta.Sync:
 		default:
 			if o, err := meta.Accessor(d.Object.obj); err == nil {
@@ -174,7 +174,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 		items = append(items, item{key, obj})
 	}
-	s.apply(delta.Delta[item]{Type: delta.Replaced, Items: items, ResourceVersion: resourceVersion, Quiet: true})
+	s.apply(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: resourceVersion}, Quiet: true})
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 func (s *store) Bookmark(resourceVersion string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(delta.Delta[item]{Type: delta.Bookmark, ResourceVersion: resourceVersion, Quiet: true})
+	s.apply(delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: resourceVersion}, Quiet: true})
 }
 
 // LastStoreSyncResourceVersion is the version of the last object, list or

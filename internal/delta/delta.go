@@ -33,20 +33,28 @@ const (
 	Sync
 )
 
-// Delta is one thing a reflector learnt.
+// Delta is one thing a reflector learnt. It is small, since there is one for
+// each event that waits.
 type Delta[T any] struct {
-	Type   Type
 	Object T
-	Items  []T
-	// ResourceVersion is set for Replaced and Bookmark; the other types carry
-	// it in Object.
-	ResourceVersion string
+	// List is set for Replaced, Bookmark and Vanished, which are not of one
+	// object.
+	List *List[T]
+	Type Type
 	// Quiet changes the store and tells nobody: followers of the log will not
 	// see the change, and a quiet Replaced is no list that a store is synced by.
 	// It is for writes by others than the source.
 	Quiet bool
-	// Namespace is what Replaced, Bookmark and Vanished speak of, if the store has its
-	// namespaces listed and watched one by one; empty for all of it.
+}
+
+// List is a state of a scope.
+type List[T any] struct {
+	// Items of Replaced.
+	Items []T
+	// ResourceVersion of Replaced and Bookmark. Objects carry their own.
+	ResourceVersion string
+	// Namespace is what is spoken of, if the store has its namespaces listed and
+	// watched one by one; empty for all of it.
 	Namespace string
 }
 
@@ -57,11 +65,12 @@ var ErrClosed = errors.New("delta queue is closed")
 // number of pushers and one popper. Its length is bounded in practice by the
 // indexer, which runs no user code and so cannot be slow.
 type Queue[T any] struct {
-	mu     sync.Mutex
-	items  []Delta[T]
-	spare  []Delta[T]
-	closed bool
-	wake   chan struct{} // capacity 1: a token means "look again"
+	mu      sync.Mutex
+	items   []Delta[T]
+	popped  []Delta[T] // the batch popped last, whose memory serves again
+	waiting bool       // the popper looks again when it is woken
+	closed  bool
+	wake    chan struct{} // capacity 1: a token means "look again"
 }
 
 // NewQueue returns an empty queue.
@@ -75,23 +84,36 @@ func (q *Queue[T]) Push(deltas ...Delta[T]) {
 	if !q.closed {
 		q.items = append(q.items, deltas...)
 	}
+	waiting := q.waiting
+	q.waiting = false
 	q.mu.Unlock()
-	q.signal()
+	if waiting {
+		q.signal()
+	}
 }
 
+// spacious is how many deltas a queue keeps room for, even if it has not needed
+// it of late.
+const spacious = 1024
+
 // Pop returns all queued deltas, oldest first, waiting until there is one. The
-// slice is valid until the next call of Pop. The error is the context's, or
-// [ErrClosed] when the queue is closed and everything has been popped.
+// slice is valid until the next call of Pop, which lets go of what is in it. The
+// error is the context's, or [ErrClosed] when the queue is closed and everything
+// has been popped.
 func (q *Queue[T]) Pop(ctx context.Context) ([]Delta[T], error) {
+	clear(q.popped)
 	for {
 		q.mu.Lock()
 		if len(q.items) > 0 {
-			batch := q.items
-			clear(q.spare[:cap(q.spare)]) // do not keep what the last batch held
-			q.items, q.spare = q.spare[:0], batch
+			free := q.popped[:0]
+			if cap(free) > spacious && cap(free)/4 > len(q.items) {
+				free = nil
+			}
+			q.popped, q.items = q.items, free
 			q.mu.Unlock()
-			return batch, nil
+			return q.popped, nil
 		}
+		q.waiting = true
 		closed := q.closed
 		q.mu.Unlock()
 		if closed {

@@ -230,7 +230,7 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 				ix.publish(changelog.Changes)
 			}
 			pending, told = false, 0
-			ix.replace(d)
+			ix.replace(d.List, d.Quiet)
 			if d.Quiet {
 				break
 			}
@@ -240,15 +240,15 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 			if pending {
 				ix.publish(changelog.Changes)
 			}
-			ix.scopes.vanish(d.Namespace)
+			ix.scopes.vanish(d.List.Namespace)
 			ix.relist++ // which has seen nothing
-			ix.sweep(d.Namespace)
+			ix.sweep(d.List.Namespace)
 			ix.rv, ix.synced = ix.scopes.version(), false
 			ix.publish(changelog.Emptied)
 			pending = false
 			continue
 		case delta.Bookmark:
-			ix.advance(d.Namespace, object.Version(d.ResourceVersion))
+			ix.advance(d.List.Namespace, object.Version(d.List.ResourceVersion))
 		case delta.Deleted:
 			ix.remove(d.Object)
 		default:
@@ -376,9 +376,9 @@ func (ix *Indexer[T]) remove(o T) {
 // replace makes the store, or one namespace of it, hold exactly the listed
 // items. Deletions come first in the log, then what was added or changed, in the
 // order of the list.
-func (ix *Indexer[T]) replace(list *delta.Delta[T]) {
+func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 	initial := false
-	if !list.Quiet {
+	if !quiet {
 		initial = ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
 		ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
 	}

@@ -163,7 +163,7 @@ func TestModel(t *testing.T) {
 					delete(model, object.Key(d.Object.Namespace, d.Object.Name))
 				case delta.Replaced:
 					clear(model)
-					for _, o := range d.Items {
+					for _, o := range d.List.Items {
 						model[object.Key(o.Namespace, o.Name)] = o
 					}
 				}
@@ -205,7 +205,7 @@ func TestModel(t *testing.T) {
 				items[i] = o.DeepCopy()
 				next[object.Key(o.Namespace, o.Name)] = items[i]
 			}
-			ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: items, ResourceVersion: strconv.Itoa(version)}})
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: items, ResourceVersion: strconv.Itoa(version)}}})
 			// What has not changed is kept as it was: same pointer.
 			for key, o := range next {
 				if had := model[key]; had != nil && had.UID == o.UID && had.ResourceVersion == o.ResourceVersion {
@@ -249,7 +249,7 @@ func TestModel(t *testing.T) {
 			"relist": func(t *rapid.T) { relist() },
 			"bookmark": func(t *rapid.T) {
 				version++
-				apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: strconv.Itoa(version)}})
+				apply([]delta.Delta[*meta]{{Type: delta.Bookmark, List: &delta.List[*meta]{ResourceVersion: strconv.Itoa(version)}}})
 			},
 			"pin": func(t *rapid.T) {
 				v := ix.Pin()
@@ -392,7 +392,7 @@ func TestReplaceOrder(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	at := ix.Latest().Tail()
 	list := func(version int, items ...*meta) *changelog.Batch[indexer.Event[*meta]] {
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: items, ResourceVersion: strconv.Itoa(version)}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: items, ResourceVersion: strconv.Itoa(version)}}})
 		b := at.Next()
 		at = b.End
 		return b
@@ -421,12 +421,12 @@ func TestReplaceOrder(t *testing.T) {
 // a list of a restored cluster is.
 func TestGoesBackOnlyByList(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("n", "a", 1, 50)}, ResourceVersion: "50"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 50)}, ResourceVersion: "50"}}})
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 40)}, {Type: delta.Deleted, Object: thing("n", "a", 1, 41)}})
 	if o, ok := ix.Get("n/a"); !ok || o.ResourceVersion != "50" || ix.Latest().ResourceVersion != 50 {
 		t.Errorf("an old event took the object back to %v", o)
 	}
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("n", "a", 1, 30)}, ResourceVersion: "35"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 30)}, ResourceVersion: "35"}}})
 	if o, _ := ix.Get("n/a"); o.ResourceVersion != "30" || ix.Latest().ResourceVersion != 35 {
 		t.Errorf("the list of a restored cluster was not believed: %v at %d", o, ix.Latest().ResourceVersion)
 	}
@@ -438,7 +438,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	o := thing("n", "a", 1, 1)
 	first := weak.Make(o)
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{o}, ResourceVersion: "1"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{o}, ResourceVersion: "1"}}})
 	o = nil
 	v := ix.Pin()
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 2)}})
@@ -448,7 +448,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 	v.Release()
 	v = nil
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: "3"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, List: &delta.List[*meta]{ResourceVersion: "3"}}})
 	runtime.GC()
 	if first.Value() != nil {
 		t.Error("a superseded version is still held")
@@ -478,7 +478,7 @@ func TestReadersNeverWait(t *testing.T) {
 		}
 		ix.Apply(deltas)
 	}
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, ResourceVersion: "1"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{ResourceVersion: "1"}}})
 	write(2)
 	done := make(chan struct{})
 	var wg sync.WaitGroup

@@ -54,7 +54,7 @@ func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
 	if got := keys(ix); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("the store holds %v", got)
 	}
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{a, c}, ResourceVersion: "9", Quiet: true}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{a, c}, ResourceVersion: "9"}, Quiet: true}})
 	if got := keys(ix); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("after a quiet list the store holds %v", got)
 	}
@@ -103,7 +103,7 @@ func TestALiteralStoreTellsWhatTheSourceSays(t *testing.T) {
 	ix.Apply([]delta.Delta[*meta]{
 		{Type: delta.Updated, Object: a},
 		{Type: delta.Sync},
-		{Type: delta.Replaced, Items: []*meta{a}, ResourceVersion: "3"},
+		{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{a}, ResourceVersion: "3"}},
 		{Type: delta.Deleted, Object: b},
 	})
 	if got := events(at); !slices.Equal(got, []string{"1 a", "3 b"}) {
@@ -119,7 +119,7 @@ func TestQuietDeltasLetGoOfWhatTheySupersede(t *testing.T) {
 	changed, deleted, held := thing("", "a", 1, 1), thing("", "b", 2, 1), thing("", "c", 3, 1)
 	gone := []weak.Pointer[meta]{weak.Make(changed), weak.Make(deleted)}
 	kept := weak.Make(held)
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{changed, deleted, held}, ResourceVersion: "1"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{changed, deleted, held}, ResourceVersion: "1"}}})
 	view := ix.Pin()
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Deleted, Object: thing("", "b", 2, 2), Quiet: true}})
 	if _, ok := view.Get("b"); !ok {

@@ -13,7 +13,7 @@ import (
 // holds nothing.
 func TestPinnedViewHoldsItsStateOnly(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
-	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("n", "a", 1, 1)}, ResourceVersion: "1"}})
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 1)}, ResourceVersion: "1"}}})
 	v := ix.Pin()
 	var middle weak.Pointer[meta]
 	for version := 2; version < 10; version++ {
@@ -41,7 +41,7 @@ func TestEmptiedStoreHoldsNothing(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{})
 		a, b := thing("n", "a", 1, 1), thing("n", "b", 2, 2)
 		held := []weak.Pointer[meta]{weak.Make(a), weak.Make(b)}
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{a, b}, ResourceVersion: "1"}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{a, b}, ResourceVersion: "1"}}})
 		v := ix.Pin()
 		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}}) // which the view does not see
 		if deleted {
@@ -72,7 +72,7 @@ func TestReleasedViewsLetGo(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{})
 		o := thing("n", "a", 1, 1)
 		held := weak.Make(o)
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{o}, ResourceVersion: "1"}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{o}, ResourceVersion: "1"}}})
 		o = nil
 		views := []*indexer.View[*meta]{ix.Pin()}
 		ix.Apply([]delta.Delta[*meta]{{Type: delta.Added, Object: thing("n", "b", 2, 2)}})
@@ -83,7 +83,7 @@ func TestReleasedViewsLetGo(t *testing.T) {
 				t.Error("a state that is pinned is gone")
 			}
 			views[i].Release()
-			ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: "4"}})
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, List: &delta.List[*meta]{ResourceVersion: "4"}}})
 			runtime.GC()
 		}
 		clear(views)

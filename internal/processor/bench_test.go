@@ -29,7 +29,6 @@ func BenchmarkFanOut(b *testing.B) {
 						return
 					}
 					ix.Apply(deltas)
-					clear(deltas)
 				}
 			})
 			updates := make([]*meta, b.N)

@@ -134,7 +134,7 @@ func model(t *rapid.T) {
 			r.halt()
 			r.follower.Release()
 		}
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, ResourceVersion: strconv.Itoa(version + 1)}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, List: &delta.List[*meta]{ResourceVersion: strconv.Itoa(version + 1)}}})
 		if n := ix.Stats().Pinned; n > 0 {
 			t.Errorf("%d views are still pinned", n)
 		}
@@ -151,7 +151,7 @@ func model(t *rapid.T) {
 				held[name] = thing(name, uid, version)
 			}
 		}
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: slices.Collect(maps.Values(held)), ResourceVersion: strconv.Itoa(version)}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: slices.Collect(maps.Values(held)), ResourceVersion: strconv.Itoa(version)}}})
 	}
 	relist()
 	pick := func() *reader { return readers[rapid.IntRange(0, len(readers)-1).Draw(t, "reader")] }
@@ -254,7 +254,7 @@ func TestFoldKeepsWhatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{})
 		first := thing("a", 1, 1)
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{first, thing("b", 2, 2)}, ResourceVersion: "2"}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{first, thing("b", 2, 2)}, ResourceVersion: "2"}}})
 		f := processor.Follow(ix, processor.Options{Fold: 2})
 		gate := make(chan struct{})
 		var told []processor.Event[*meta]

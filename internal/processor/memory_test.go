@@ -19,7 +19,7 @@ func TestFoldingBoundsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ix := indexer.New(indexer.Options[*meta]{})
-				ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("a", 1, 1), thing("b", 2, 2)}, ResourceVersion: "2"}})
+				ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("a", 1, 1), thing("b", 2, 2)}, ResourceVersion: "2"}}})
 				f := processor.Follow(ix, processor.Options{Fold: 2})
 				gate, told := make(chan struct{}), 0
 				ctx, cancel := context.WithCancel(t.Context())

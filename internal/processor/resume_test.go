@@ -45,7 +45,7 @@ func follow(t *testing.T, f *processor.Follower[*meta]) (told []string) {
 func TestResumeAndFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{Retain: 100})
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, ResourceVersion: "10"}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{ResourceVersion: "10"}}})
 		ix.Apply([]delta.Delta[*meta]{ // one batch
 			{Type: delta.Added, Object: thing("a", 1, 11)}, {Type: delta.Added, Object: thing("b", 2, 12)},
 			{Type: delta.Deleted, Object: thing("a", 1, 13)}, {Type: delta.Added, Object: thing("a", 3, 14)},
@@ -67,7 +67,7 @@ func TestResumable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{Retain: 100})
 		early, folding := processor.Follow(ix, processor.Options{}), processor.Follow(ix, processor.Options{Fold: 1})
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, Items: []*meta{thing("a", 1, 3), thing("b", 2, 4)}, ResourceVersion: "10"}})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("a", 1, 3), thing("b", 2, 4)}, ResourceVersion: "10"}}})
 		ix.Apply([]delta.Delta[*meta]{
 			{Type: delta.Added, Object: thing("short", 3, 11)}, {Type: delta.Updated, Object: thing("a", 1, 12)},
 			{Type: delta.Deleted, Object: thing("short", 3, 13)},

@@ -35,7 +35,7 @@ func TestResyncOnDemand(t *testing.T) {
 	for _, fold := range []int{0, 2} {
 		t.Run(fmt.Sprint("fold=", fold), func(t *testing.T) {
 			ix := indexer.New(indexer.Options[*meta]{})
-			ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, ResourceVersion: "2", Items: []*meta{thing("a", 1, 1), thing("b", 2, 2)}}})
+			ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{ResourceVersion: "2", Items: []*meta{thing("a", 1, 1), thing("b", 2, 2)}}}})
 			f := processor.Follow(ix, processor.Options{Fold: fold})
 			defer f.Release()
 			f.Resync() // before the initial list has been told

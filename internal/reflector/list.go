@@ -17,7 +17,7 @@ import (
 // as the watch, or page by page.
 func (r *Reflector[T]) list(ctx context.Context) error {
 	r.note(func(s *Status) { s.Phase, s.Received, s.Expected = Listing, 0, -1 })
-	if r.plainList {
+	if r.plainList || r.opts.PlainLists {
 		r.plainList = false
 		return r.pages(ctx)
 	}
@@ -129,7 +129,7 @@ func (r *Reflector[T]) pages(ctx context.Context) error {
 // replace hands on a complete list.
 func (r *Reflector[T]) replace(items []T, version string) {
 	r.contact()
-	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, Items: items, ResourceVersion: version, Namespace: r.opts.Scope})
+	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, List: &delta.List[T]{Items: items, ResourceVersion: version, Namespace: r.opts.Scope}})
 	r.wantList = false
 	r.listed = time.Now()
 	r.version = version // even if there is none: an older one would be wrong

@@ -37,6 +37,8 @@ import (
 type Options struct {
 	// PageSize is the limit of a paged list. 0 means 500, as client-go has it.
 	PageSize int64
+	// PlainLists does not try WatchList streams: the source has none.
+	PlainLists bool
 	// From starts with a watch after this resourceVersion, without a list.
 	// A list follows if the server no longer knows it.
 	From string
@@ -215,7 +217,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &gone):
 		if r.listed != (time.Time{}) { // and not told already
-			r.queue.Push(delta.Delta[T]{Type: delta.Vanished, Namespace: r.opts.Scope})
+			r.queue.Push(delta.Delta[T]{Type: delta.Vanished, List: &delta.List[T]{Namespace: r.opts.Scope}})
 			r.listed = time.Time{}
 		}
 		phase, r.wantList = Gone, true
@@ -309,7 +311,7 @@ func (r *Reflector[T]) push(e source.Event[T]) {
 	case source.Deleted:
 		d.Type = delta.Deleted
 	case source.Bookmark:
-		d.Type, d.ResourceVersion, d.Namespace = delta.Bookmark, e.ResourceVersion, r.opts.Scope
+		d.Type, d.List = delta.Bookmark, &delta.List[T]{ResourceVersion: e.ResourceVersion, Namespace: r.opts.Scope}
 	}
 	r.queue.Push(d)
 	if e.Type == source.Bookmark {

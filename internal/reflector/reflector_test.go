@@ -136,13 +136,17 @@ func run(t *testing.T, s *script, opts reflector.Options, forTime time.Duration)
 		}
 		for _, d := range batch {
 			what := names[d.Type]
-			for _, o := range append(d.Items, d.Object) {
+			objects, version := []*meta{d.Object}, ""
+			if d.List != nil {
+				objects, version = d.List.Items, d.List.ResourceVersion
+			}
+			for _, o := range objects {
 				if o != nil {
 					what += " " + o.Name + "@" + o.ResourceVersion
 				}
 			}
-			if d.ResourceVersion != "" {
-				what += " at " + d.ResourceVersion
+			if version != "" {
+				what += " at " + version
 			}
 			deltas = append(deltas, what)
 		}
