@@ -15,6 +15,7 @@
 package indexer
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,6 @@ const (
 
 // Event is one change of the store.
 type Event[T object.Object] struct {
-	Type EventType
 	// Object is the new state; for Deleted the last state known.
 	Object T
 	// Old is the state before: set for Updated and Deleted, unless the store
@@ -50,11 +50,14 @@ type Event[T object.Object] struct {
 	// ResourceVersion of the store once the event had happened. 0 where the
 	// source's versions are not decimal numbers.
 	ResourceVersion uint64
+	Type            EventType
 	// Unseen says that the deletion itself was not seen: the object was
 	// missing from a list. Its last state may be out of date.
 	Unseen bool
 	// Initial says that the event belongs to the store's first list.
 	Initial bool
+	// Same says that Options.Same finds no difference between Old and Object.
+	Same bool
 }
 
 // Options of an indexer. The zero value is usable.
@@ -73,6 +76,8 @@ type Options[T object.Object] struct {
 	// told of whether or not the object was held, and an object not held is
 	// Added even if the source says Updated and the store has had no list yet.
 	Literal bool
+	// Same, if not nil, is asked of each update, for Event.Same.
+	Same func(old, new T) bool
 }
 
 // Stats are counters for those who operate the store.
@@ -90,6 +95,7 @@ type Indexer[T object.Object] struct {
 	log     *changelog.Log[Event[T]]
 	current atomic.Pointer[Moment[T]]
 	size    func(T) int
+	same    func(old, new T) bool
 	literal bool
 	bytes   atomic.Int64
 	pinned  atomic.Int64
@@ -122,6 +128,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		slots:    xsync.NewMap[string, *slot[T]](),
 		log:      changelog.New[Event[T]](opts.Retain),
 		size:     opts.Size,
+		same:     opts.Same,
 		literal:  opts.Literal,
 		trailing: map[*slot[T]]struct{}{},
 		scopes:   newScopes(opts.Namespaces),
@@ -208,16 +215,30 @@ func (ix *Indexer[T]) Stats() Stats {
 	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load())}
 }
 
+// publishAt is how many events of a batch are published without waiting for the
+// rest: enough for what it costs to publish to vanish among them, few enough for
+// those who follow to begin with them soon, and to find them in the processor's
+// cache.
+const publishAt = 1024
+
 // Apply brings the store up to date with a batch of deltas, in their order,
 // and publishes the result. A relist becomes visible as a whole. Quiet deltas
 // alone are published when somebody next asks for a View, so that a store written
-// to one by one is not copied each time.
+// to one by one is not copied each time. Of many other deltas the first are
+// published while the rest is still being applied.
 func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	pending := false // there is something to publish for those who follow
 	for i := range deltas {
 		d := &deltas[i]
+		if pending && len(ix.events) >= publishAt {
+			ix.publish(changelog.Changes)
+			pending = false
+		}
+		if ix.events == nil {
+			ix.events = make([]Event[T], 0, min(len(deltas)-i, publishAt))
+		}
 		told := len(ix.events)
 		if d.Quiet {
 			ix.hide()
@@ -332,7 +353,7 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 		return
 	}
 	old := s.newest.Load().object
-	if same(old, o) || stale(old, o) {
+	if same(old, o) || stale(old, o, rv) {
 		return // told already
 	}
 	ix.advance(o.GetNamespace(), rv)
@@ -346,7 +367,8 @@ func (ix *Indexer[T]) change(s *slot[T], old, o T) {
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: old, Old: old, ResourceVersion: ix.rv, Unseen: true},
 			Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv})
 	} else {
-		ix.events = append(ix.events, Event[T]{Type: Updated, Object: o, Old: old, ResourceVersion: ix.rv})
+		same := ix.same != nil && ix.same(old, o)
+		ix.events = append(ix.events, Event[T]{Type: Updated, Object: o, Old: old, ResourceVersion: ix.rv, Same: same})
 	}
 	ix.account(o, 1)
 	ix.account(old, -1)
@@ -364,11 +386,11 @@ func (ix *Indexer[T]) remove(o T) {
 		}
 		return
 	}
-	old := s.newest.Load().object
-	if stale(old, o) {
+	old, rv := s.newest.Load().object, object.Version(o.GetResourceVersion())
+	if stale(old, o, rv) {
 		return
 	}
-	ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
+	ix.advance(o.GetNamespace(), rv)
 	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
 	ix.drop(s)
 }
@@ -487,21 +509,21 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 	announce()
 }
 
-// takeEvents returns the pending events in a slice of their own. Few are
-// copied, so that the buffer serves again; many are handed over as they are.
+// takeEvents returns the pending events in a slice of their own. They are handed
+// over as they are, unless that would keep much more memory than they need.
 func (ix *Indexer[T]) takeEvents() []Event[T] {
-	if len(ix.events) == 0 {
+	events := ix.events
+	if len(events) == 0 {
 		return nil
 	}
-	if len(ix.events) > 1024 {
-		events := ix.events
+	if len(events) > cap(events)/2 {
 		ix.events = nil
 		return events
 	}
-	events := append(make([]Event[T], 0, len(ix.events)), ix.events...)
-	clear(ix.events)
-	ix.events = ix.events[:0]
-	return events
+	ix.events = events[:0]
+	few := slices.Clone(events)
+	clear(events)
+	return few
 }
 
 // supersede notes that a View is not the newest any more, and cuts off the
@@ -595,8 +617,7 @@ func same[T object.Object](a, b T) bool {
 	return a.GetResourceVersion() == b.GetResourceVersion() && a.GetResourceVersion() != "" && a.GetUID() == b.GetUID()
 }
 
-// stale says that o is an earlier version of the very object held.
-func stale[T object.Object](held, o T) bool {
-	was, is := object.Version(held.GetResourceVersion()), object.Version(o.GetResourceVersion())
-	return was > is && is != 0 && held.GetUID() == o.GetUID()
+// stale says that o, of version is, is an earlier state of the very object held.
+func stale[T object.Object](held, o T, is uint64) bool {
+	return is != 0 && object.Version(held.GetResourceVersion()) > is && held.GetUID() == o.GetUID()
 }
