@@ -7,6 +7,7 @@ package delta
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 )
 
@@ -78,17 +79,26 @@ func NewQueue[T any]() *Queue[T] {
 	return &Queue[T]{wake: make(chan struct{}, 1)}
 }
 
-// Push appends deltas. It never blocks. After Close it does nothing.
+// plenty is how many deltas may wait before who pushes more lets others run: a
+// source in this very process can be much quicker than the store, and what waits
+// costs memory, and more time the colder it is when its turn comes.
+const plenty = 4096
+
+// Push appends deltas. It never waits for the popper, but when much is queued it
+// gives others a turn. After Close it does nothing.
 func (q *Queue[T]) Push(deltas ...Delta[T]) {
 	q.mu.Lock()
 	if !q.closed {
 		q.items = append(q.items, deltas...)
 	}
-	waiting := q.waiting
+	waiting, full := q.waiting, len(q.items) >= plenty
 	q.waiting = false
 	q.mu.Unlock()
 	if waiting {
 		q.signal()
+	}
+	if full {
+		runtime.Gosched()
 	}
 }
 
