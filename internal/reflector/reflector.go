@@ -272,7 +272,6 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 	r.note(func(s *Status) { s.Watches++; s.Phase = Watching })
 	err := r.src.Watch(ctx, opts, func(e source.Event[T]) error {
 		events++
-		r.contact()
 		r.push(e)
 		return nil
 	})
@@ -300,9 +299,10 @@ func (r *Reflector[T]) contact() {
 	r.note(func(s *Status) { s.Contact = time.Now() })
 }
 
-// push hands on an event.
+// push hands on an event of a watch.
 func (r *Reflector[T]) push(e source.Event[T]) {
 	d := delta.Delta[T]{Object: e.Object}
+	version := e.ResourceVersion
 	switch e.Type {
 	case source.Added:
 		d.Type = delta.Added
@@ -311,20 +311,15 @@ func (r *Reflector[T]) push(e source.Event[T]) {
 	case source.Deleted:
 		d.Type = delta.Deleted
 	case source.Bookmark:
-		d.Type, d.List = delta.Bookmark, &delta.List[T]{ResourceVersion: e.ResourceVersion, Namespace: r.opts.Scope}
+		d.Type, d.List = delta.Bookmark, &delta.List[T]{ResourceVersion: version, Namespace: r.opts.Scope}
 	}
 	r.queue.Push(d)
-	if e.Type == source.Bookmark {
-		r.seen(e.ResourceVersion)
-	} else {
-		r.seen(e.Object.GetResourceVersion())
+	if d.List == nil {
+		version = e.Object.GetResourceVersion()
 	}
-}
-
-// seen notes where a watch would go on.
-func (r *Reflector[T]) seen(version string) {
-	if version != "" {
+	if version != "" { // or else a watch goes on from the last one
 		r.version = version
-		r.note(func(s *Status) { s.ResourceVersion = version })
 	}
+	r.established = true
+	r.heard(r.version)
 }

@@ -77,3 +77,12 @@ func (b *board) note(change func(*Status)) {
 		b.changed()
 	}
 }
+
+// heard notes what an event of a watch tells. It is done for each of them, and
+// changes nothing that anybody waits for.
+func (b *board) heard(version string) {
+	now := time.Now()
+	b.mu.Lock()
+	b.status.ResourceVersion, b.status.Contact = version, now
+	b.mu.Unlock()
+}
