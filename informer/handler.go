@@ -225,22 +225,31 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 	f := inf.engine.follow(o)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
-	tell := func(e Event[T]) (more bool) {
+	// Panics are not looked for at each event, which would take as long as to tell
+	// it. After one the follower goes on with the next event.
+	follow := func(ctx context.Context, drain bool) (over bool) {
+		var at EventType
 		defer func() {
 			if p := recover(); p != nil {
-				more = true
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)
-				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", e.Type.String(), "panic", what, "stack", string(debug.Stack()))
+				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", at.String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
-		h.Handle(e)
+		f.run(ctx, drain, func(e Event[T]) bool {
+			at = e.Type
+			h.Handle(e)
+			return true
+		})
 		return true
 	}
 	r := &Registration{
-		synced:  f.HasSynced(),
-		run:     func(ctx context.Context, drain bool) { f.run(ctx, drain, tell) },
+		synced: f.HasSynced(),
+		run: func(ctx context.Context, drain bool) {
+			for !follow(ctx, drain) {
+			}
+		},
 		forget:  inf.forget,
 		release: f.Release,
 		status: func() HandlerStatus {

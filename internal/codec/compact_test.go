@@ -33,13 +33,13 @@ func compact[T any](t testing.TB, opts codec.Options, transform func(T) (T, erro
 // What is kept compact reads like what is decoded at once, in every
 // representation, and takes a fraction of the bytes.
 func TestCompact(t *testing.T) {
-	pods := samplepods.Clone(150, 7)
+	pods := samplepods.Clone(300, 7)
 	t.Run("typed, protobuf", func(t *testing.T) {
 		reads[*corev1.Pod](t, pods, codec.Protobuf, codec.Options{}, 4)
 	})
 	t.Run("typed, JSON", func(t *testing.T) { reads[*corev1.Pod](t, pods, codec.JSON, codec.Options{}, 4) })
 	t.Run("managedFields kept", func(t *testing.T) {
-		reads[*corev1.Pod](t, pods, codec.Protobuf, codec.Options{KeepManagedFields: true}, 6)
+		reads[*corev1.Pod](t, pods, codec.Protobuf, codec.Options{KeepManagedFields: true}, 3)
 	})
 	t.Run("unstructured", func(t *testing.T) {
 		reads[*unstructured.Unstructured](t, pods, codec.JSON, codec.Options{}, 4)
