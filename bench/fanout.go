@@ -21,17 +21,21 @@ import (
 
 // fanOut moves updates of 10,000 decoded pods through a shared informer to its
 // handlers. Both sides are the same interface over the same source.
-func fanOut(handlers int) line {
+func fanOut(handlers int, target float64) line {
 	through := func(name string, make func(lw cache.ListerWatcher) cache.SharedIndexInformer) side {
 		return side{name, func(ctx context.Context, events int) (figures, error) { return fan(ctx, make, handlers, events) }}
+	}
+	claims := []claim{{1, fmt.Sprintf("events/s through an informer of 10,000 objects to handlers: %d", handlers), "events/s", "tidings, drop-in", "", timesAtLeast(target)}}
+	if handlers == 16 {
+		claims = append(claims,
+			claim{2, "allocations an event, 16 handlers", "allocs an event", "tidings, drop-in", "", atMost(2)},
+			claim{2, "bytes an event, 16 handlers", "bytes an event", "tidings, drop-in", "", atMost(200)})
 	}
 	return line{
 		name: fmt.Sprintf("fanout%d", handlers),
 		what: fmt.Sprintf("%%d updates of 10,000 decoded pods through a shared informer to %d handlers", handlers),
-		size: 200_000,
-		setup: func(context.Context, int) ([]string, func() error, error) {
-			return nil, func() error { return nil }, nil
-		},
+		size: 200_000, quick: 1000,
+		claims: claims,
 		sides: []side{
 			through("client-go", func(lw cache.ListerWatcher) cache.SharedIndexInformer {
 				return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})

@@ -27,7 +27,11 @@ import (
 var firstSync = line{
 	name: "firstsync",
 	what: "First sync of %d pods from a real kube-apiserver, and the heap when settled",
-	size: 5000,
+	size: 5000, quick: 20,
+	claims: []claim{
+		{3, "heap KB a pod, real kube-apiserver, drop-in's representation", "heap KB/object", "tidings, typed, managedFields kept", "", timesAtMost(0.5)},
+		{4, "heap KB a pod, real kube-apiserver, typed", "heap KB/object", "tidings, typed", "", timesAtMost(0.25)},
+	},
 	sides: []side{
 		{"client-go, typed", clientGoSync},
 		{"tidings, typed", tidingsSync[*corev1.Pod]()},

@@ -20,10 +20,14 @@ import (
 
 // replaySync mirrors many pods from a server that replays stored bytes.
 var replaySync = line{
-	name:  "replaysync",
-	what:  "First sync of %d pods from a server that replays stored bytes",
-	size:  100_000,
+	name: "replaysync",
+	what: "First sync of %d pods from a server that replays stored bytes",
+	size: 100_000, quick: 100,
 	setup: serveReplay,
+	claims: []claim{
+		{7, "first sync of 100,000 pods from stored bytes, typed, wall s", "wall s", "tidings, typed", "", timesAtMost(0.7)},
+		{7, "the same, CPU s", "CPU s", "tidings, typed", "", timesAtMost(1)},
+	},
 	sides: []side{
 		{"client-go, typed", func(ctx context.Context, size int) (figures, error) {
 			pods, start := clientGoReplay(ctx)
@@ -39,10 +43,13 @@ var replaySync = line{
 
 // reads are what is read from a mirror of many pods.
 var reads = line{
-	name:  "reads",
-	what:  "Reads of %d pods from memory",
-	size:  100_000,
+	name: "reads",
+	what: "Reads of %d pods from memory",
+	size: 100_000, quick: 100,
 	setup: serveReplay,
+	claims: []claim{
+		{10, "list a namespace, µs", "namespace: µs", "tidings", "", timesAtMost(0.5)},
+	},
 	sides: []side{
 		{"client-go", func(ctx context.Context, size int) (figures, error) {
 			pods, start := clientGoReplay(ctx)

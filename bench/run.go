@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// inChild is set in the environment of a process that runs one side.
+const inChild = "TIDINGS_BENCH_SIDE"
+
+// results are the figures of each side, run by run. The runs of the same number
+// were made one after the other.
+type results map[string][]figures
+
+// measure runs the sides in turn, once to warm up unless warm says that they
+// are, and then so many times.
+func (l line) measure(ctx context.Context, runs int, warm bool) (results, error) {
+	progress("%s: preparing", l.name)
+	var env []string
+	if l.setup != nil {
+		var teardown func() error
+		var err error
+		if env, teardown, err = l.setup(ctx, l.size); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.name, err)
+		}
+		defer func() { // nothing is lost if it fails
+			if err := teardown(); err != nil {
+				progress("%s: %v", l.name, err)
+			}
+		}()
+	}
+	got := results{}
+	first := -1
+	if warm {
+		first = 0
+	}
+	for i := first; i < runs; i++ {
+		for _, s := range l.sides {
+			if i < 0 {
+				progress("%s: warming up, %s", l.name, s.name)
+			} else {
+				progress("%s: run %d of %d, %s", l.name, i+1, runs, s.name)
+			}
+			f, err := l.spawn(ctx, s.name, env)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", l.name, s.name, err)
+			}
+			if i >= 0 {
+				got[s.name] = append(got[s.name], f)
+			}
+		}
+	}
+	return got, nil
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// spawn runs one side in a process of its own.
+func (l line) spawn(ctx context.Context, name string, env []string) (figures, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-line", l.name, "-side", name, "-size", strconv.Itoa(l.size))
+	cmd.Env = append(append(os.Environ(), env...), inChild+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var got figures
+	return got, json.Unmarshal(out, &got)
+}
+
+// child is one measurement, in this process.
+func (l line) child(ctx context.Context, name string) error {
+	i := slices.IndexFunc(l.sides, func(s side) bool { return s.name == name })
+	if i < 0 {
+		return fmt.Errorf("line %s has no side %q", l.name, name)
+	}
+	got, err := l.sides[i].run(ctx, l.size)
+	if err != nil {
+		return err
+	}
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return err
+	}
+	got["CPU s"] = seconds(usage.Utime) + seconds(usage.Stime)
+	// Not rusage's maximum: that one is inherited from the parent.
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for row := range strings.Lines(string(status)) {
+		var kb float64
+		if n, _ := fmt.Sscanf(row, "VmHWM: %f kB", &kb); n == 1 {
+			got["peak RSS MB"] = kb / 1024
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(got)
+}
+
+func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
