@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -68,6 +69,9 @@ type messageShape struct {
 	// custom is set if the tags do not tell all: the type has decoding of its
 	// own, which is asked.
 	custom reflect.Type
+	// simple, if not nil, knows of most encodings of a custom type that they are
+	// good.
+	simple func([]byte) bool
 }
 
 type fieldShape struct {
@@ -94,6 +98,14 @@ func shapeOf(t reflect.Type) *messageShape {
 	}
 	m := &messageShape{fields: map[protowire.Number]*fieldShape{}}
 	shapes[t] = m // at once, for types that hold themselves
+	switch t {
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		// A Timestamp of seconds and nanoseconds, any of which will do.
+		m.fields[1], m.fields[2] = &fieldShape{wire: protowire.VarintType}, &fieldShape{wire: protowire.VarintType}
+		return m
+	case reflect.TypeFor[resource.Quantity]():
+		m.simple = plainQuantity
+	}
 	if t.Kind() != reflect.Struct {
 		m.custom = t
 		return m
@@ -108,7 +120,7 @@ func shapeOf(t reflect.Type) *messageShape {
 		if len(tag) > 1 {
 			number, _ = strconv.ParseUint(tag[1], 10, 29)
 		}
-		shape := fieldOf(field.Type, tag[0])
+		shape := fieldOf(field.Type)
 		if number == 0 || shape == nil {
 			m.custom = t
 			return m
@@ -118,45 +130,40 @@ func shapeOf(t reflect.Type) *messageShape {
 	return m
 }
 
-// fieldOf is the shape of a field of type t, nil if it is none that is known.
-func fieldOf(t reflect.Type, wire string) *fieldShape {
-	switch wire {
-	case "varint":
-		return &fieldShape{wire: protowire.VarintType}
-	case "fixed64":
-		return &fieldShape{wire: protowire.Fixed64Type}
-	case "bytes":
-	default:
-		return nil
-	}
-	shape := &fieldShape{wire: protowire.BytesType}
+// fieldOf is the shape of a field of type t, nil if it is none that is known. It
+// goes by the Go type: the wire type in the tag is not always right.
+func fieldOf(t reflect.Type) *fieldShape {
+	own := func(t reflect.Type) bool { return reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) }
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() == reflect.Slice && !reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) {
-		if t.Elem().Kind() == reflect.Uint8 {
-			return shape
-		}
+	if t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && !own(t) {
 		t = t.Elem()
 	}
 	switch {
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()):
-		shape.value = shapeOf(t)
-	case t.Kind() == reflect.Map:
-		if shape.entry = fieldOf(t.Elem(), "bytes"); t.Key().Kind() != reflect.String || shape.entry == nil {
-			return nil
+	case own(t):
+		return &fieldShape{wire: protowire.BytesType, value: shapeOf(t)}
+	case t.Kind() == reflect.String, t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return &fieldShape{wire: protowire.BytesType}
+	case t.Kind() == reflect.Bool, t.Kind() == reflect.Int32, t.Kind() == reflect.Int64:
+		return &fieldShape{wire: protowire.VarintType}
+	case t.Kind() == reflect.Float64:
+		return &fieldShape{wire: protowire.Fixed64Type}
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		if entry := fieldOf(t.Elem()); entry != nil && entry.wire == protowire.BytesType {
+			return &fieldShape{wire: protowire.BytesType, entry: entry}
 		}
-	case t.Kind() == reflect.String:
-	default:
-		return nil
 	}
-	return shape
+	return nil
 }
 
 // holds says that the message, at this depth within the object, can be decoded.
 func (m *messageShape) holds(message []byte, depth int) bool {
 	if depth > deep {
 		return false
+	}
+	if m.simple != nil && m.simple(message) {
+		return true
 	}
 	if m.custom != nil {
 		into, ok := reflect.New(m.custom).Interface().(unmarshaler)
@@ -169,10 +176,10 @@ func (m *messageShape) holds(message []byte, depth int) bool {
 		}
 		message = message[n:]
 		field := m.fields[number]
-		if field == nil || field.wire != wire {
-			return false // newer than the Go type, or not what it should be
+		if field != nil && field.wire != wire || wire == protowire.StartGroupType {
+			return false // not what it should be
 		}
-		if wire != protowire.BytesType {
+		if wire != protowire.BytesType || field == nil { // unknown: newer than the Go type
 			if n = protowire.ConsumeFieldValue(number, wire, message); n < 0 {
 				return false
 			}
@@ -214,4 +221,25 @@ func (f *fieldShape) holdsEntry(entry []byte, depth int) bool {
 		entry = entry[n+size:]
 	}
 	return true
+}
+
+// plainQuantity says that the message is a quantity like 250m, 2 or 128Mi: field
+// 1, a text.
+func plainQuantity(message []byte) bool {
+	if len(message) < 3 || message[0] != 1<<3|byte(protowire.BytesType) || int(message[1]) != len(message)-2 {
+		return false
+	}
+	text := message[2:]
+	digits := 0
+	for digits < len(text) && text[digits] >= '0' && text[digits] <= '9' {
+		digits++
+	}
+	if digits == 0 || digits > 12 {
+		return false
+	}
+	switch string(text[digits:]) {
+	case "", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti":
+		return true
+	}
+	return false
 }

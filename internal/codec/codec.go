@@ -213,7 +213,7 @@ func (c metadata) Decode(format Format, raw []byte) (*metav1.PartialObjectMetada
 // decode reads an object but for what the options drop.
 func (o Options) decode(format Format, raw []byte, into any) error {
 	if !o.KeepManagedFields {
-		raw = withoutManagedFields(format, raw)
+		raw = withoutManagedFields(nil, format, raw)
 	}
 	switch format {
 	case Protobuf:

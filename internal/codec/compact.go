@@ -36,7 +36,9 @@ func (c *Compact[T]) Accept(list bool) string { return c.inner.Accept(list) }
 // now, not when it is read.
 func (c *Compact[T]) Decode(format Format, content []byte) (*Raw, error) {
 	if !c.opts.KeepManagedFields {
-		content = withoutManagedFields(format, content)
+		buf := buffers.Get().(*[]byte)
+		defer buffers.Put(buf)
+		content = withoutManagedFields((*buf)[:0], format, content)
 	}
 	if c.transformed != nil {
 		o, err := c.transformed.Decode(format, content)

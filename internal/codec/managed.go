@@ -2,6 +2,8 @@ package codec
 
 import (
 	"bytes"
+	"slices"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -11,15 +13,16 @@ const fieldManagedFields protowire.Number = 17 // of metav1.ObjectMeta
 
 // withoutManagedFields returns the encoding of an object with
 // metadata.managedFields cut out, so that nothing is allocated for what would be
-// thrown away. What it cannot make sense of it returns as it is.
-func withoutManagedFields(format Format, raw []byte) []byte {
+// thrown away. What it cannot make sense of it returns as it is. What it returns
+// is raw itself or is appended to dst.
+func withoutManagedFields(dst []byte, format Format, raw []byte) []byte {
 	if format == Protobuf {
-		return cutProtobuf(raw)
+		return cutProtobuf(dst, raw)
 	}
-	return cutJSON(raw)
+	return cutJSON(dst, raw)
 }
 
-func cutProtobuf(raw []byte) []byte {
+func cutProtobuf(dst, raw []byte) []byte {
 	number, kind, tag := protowire.ConsumeTag(raw)
 	if number != fieldMetadata || kind != protowire.BytesType {
 		return raw // metadata comes first in what Kubernetes writes
@@ -28,32 +31,39 @@ func cutProtobuf(raw []byte) []byte {
 	if n < 0 {
 		return raw
 	}
-	kept := make([]byte, 0, len(raw))
+	cut := 0
 	for rest := metadata; len(rest) > 0; {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
 			return raw
 		}
-		if number != fieldManagedFields {
-			kept = append(kept, rest[:size]...)
+		if number == fieldManagedFields {
+			cut += size
 		}
 		rest = rest[size:]
 	}
-	if len(kept) == len(metadata) {
+	if cut == 0 {
 		return raw
 	}
-	out := make([]byte, 0, len(raw)-len(metadata)+len(kept))
+	out := slices.Grow(dst, len(raw)-cut)
 	out = protowire.AppendTag(out, fieldMetadata, protowire.BytesType)
-	out = protowire.AppendBytes(out, kept)
+	out = protowire.AppendVarint(out, uint64(len(metadata)-cut))
+	for rest := metadata; len(rest) > 0; {
+		number, _, size := protowire.ConsumeField(rest)
+		if number != fieldManagedFields {
+			out = append(out, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
 	return append(out, raw[tag+n:]...)
 }
 
-func cutJSON(raw []byte) []byte {
+func cutJSON(dst, raw []byte) []byte {
 	if !bytes.Contains(raw, []byte(`"managedFields"`)) {
 		return raw
 	}
 	from, to := -1, -1
-	metadata := gjson.ParseBytes(raw).Get("metadata")
+	metadata := gjson.Get(unsafe.String(unsafe.SliceData(raw), len(raw)), "metadata")
 	if !metadata.IsObject() || metadata.Index == 0 {
 		return raw
 	}
@@ -75,5 +85,5 @@ func cutJSON(raw []byte) []byte {
 	case bytes.HasSuffix(before, []byte(",")):
 		before = before[:len(before)-1]
 	}
-	return append(append(make([]byte, 0, len(before)+len(after)), before...), after...)
+	return append(append(dst, before...), after...)
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -149,7 +148,9 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 	}
 	switch {
 	case !head.kind.Exists() && !head.apiVersion.Exists():
-		b = c.prepend(b)
+		buf := buffers.Get().(*[]byte)
+		defer buffers.Put(buf)
+		b = c.prepend((*buf)[:0], b)
 	case isName(head.kind) && isName(head.apiVersion):
 	default:
 		if b, err = c.rewrite(b); err != nil {
@@ -276,8 +277,8 @@ func labelsOfProtobuf(b []byte) map[string]string {
 func isName(value gjson.Result) bool { return value.Type == gjson.String && value.Str != "" }
 
 // prepend writes kind and apiVersion in front of an object that has neither,
-// as the items of lists do not.
-func (c raw) prepend(b []byte) []byte {
+// as the items of lists do not, to be appended to dst.
+func (c raw) prepend(dst, b []byte) []byte {
 	kind, _ := json.Marshal(c.gvk.Kind) // of a string: cannot fail
 	apiVersion, _ := json.Marshal(c.gvk.GroupVersion().String())
 	comma := ","
@@ -285,7 +286,10 @@ func (c raw) prepend(b []byte) []byte {
 	if rest[0] == '}' {
 		comma = ""
 	}
-	return slices.Concat([]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), apiVersion, []byte(comma), rest)
+	for _, part := range [][]byte{[]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), apiVersion, []byte(comma), rest} {
+		dst = append(dst, part...)
+	}
+	return dst
 }
 
 // rewrite sets kind and apiVersion of an object that has only one of them, or
