@@ -22,6 +22,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 5, "measure each side this many times")
 	flag.IntVar(&o.size, "size", 0, "number of objects instead of the line's own")
 	flag.StringVar(&o.side, "side", "", "run one `side` of the line once, in this process, and print its figures as JSON")
+	flag.StringVar(&o.profile, "cpuprofile", "", "with -side, write a CPU profile to this `file`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -34,6 +35,7 @@ func main() {
 // options are what the command line says.
 type options struct {
 	only, side     string
+	profile        string
 	runs, size     int
 	quick, details bool
 }
@@ -64,7 +66,7 @@ func (o options) bench(ctx context.Context) error {
 			l.size = o.size
 		}
 		if o.side != "" {
-			return l.child(ctx, o.side)
+			return l.child(ctx, o.side, o.profile)
 		}
 		got, err := l.measure(ctx, o.runs, o.quick)
 		if err != nil {

@@ -28,6 +28,12 @@ type replay struct {
 
 // serveReplay starts a server of size pods and returns how its clients find it.
 func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
+	address, stop, err := startReplay(samplepods.Clone(size, 1))
+	return []string{"REPLAY=" + address}, stop, err
+}
+
+// startReplay starts a server of these pods.
+func startReplay(pods []corev1.Pod) (address string, stop func() error, err error) {
 	r := &replay{discovery: demo.New(demo.Options{})}
 	codec := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	frame := func(kind string, o runtime.Object) error {
@@ -45,26 +51,25 @@ func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
 		r.frames = append(r.frames, append(b, body...))
 		return nil
 	}
-	pods := samplepods.Clone(size, 1)
 	for i := range pods {
 		pods[i].TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
 		if err := frame("ADDED", &pods[i]); err != nil {
-			return nil, nil, err
+			return "", nil, err
 		}
 	}
 	end := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: "1000000000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}}
 	if err := frame("BOOKMARK", end); err != nil {
-		return nil, nil, err
+		return "", nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, nil, err
+		return "", nil, err
 	}
 	server := &http.Server{Handler: r}
 	go func() { _ = server.Serve(listener) }()
-	return []string{"REPLAY=http://" + listener.Addr().String()}, server.Close, nil
+	return "http://" + listener.Addr().String(), server.Close, nil
 }
 
 // ServeHTTP implements [http.Handler].

@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"os"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
+	dropin "github.com/tidings-io/tidings/informer/clientgo/informers"
 )
 
 // replaySync mirrors many pods from a server that replays stored bytes.
@@ -30,7 +28,7 @@ var replaySync = line{
 	},
 	sides: []side{
 		{"client-go, typed", func(ctx context.Context, size int) (figures, error) {
-			pods, start := clientGoReplay(ctx)
+			pods, start := clientGoReplay(ctx, os.Getenv("REPLAY"))
 			return settle(size, func() (func() int, error) {
 				return func() int { return len(pods.GetStore().ListKeys()) }, start()
 			})
@@ -41,90 +39,16 @@ var replaySync = line{
 	},
 }
 
-// reads are what is read from a mirror of many pods.
-var reads = line{
-	name: "reads",
-	what: "Reads of %d pods from memory",
-	size: 100_000, quick: 100,
-	setup: serveReplay,
-	claims: []claim{
-		{10, "list a namespace, µs", "namespace: µs", "tidings", "", timesAtMost(0.5)},
-	},
-	sides: []side{
-		{"client-go", func(ctx context.Context, size int) (figures, error) {
-			pods, start := clientGoReplay(ctx)
-			if err := start(); err != nil {
-				return nil, err
-			}
-			lister := listers.NewPodLister(pods.GetIndexer())
-			any := pods.GetStore().List()[size/2].(*corev1.Pod)
-			return readFigures(any,
-				func(s labels.Selector) ([]*corev1.Pod, error) { return lister.List(s) },
-				func(ns string) ([]*corev1.Pod, error) { return lister.Pods(ns).List(labels.Everything()) },
-				func(ns, name string) (*corev1.Pod, error) { return lister.Pods(ns).Get(name) })
-		}},
-		{"tidings", func(ctx context.Context, size int) (figures, error) {
-			pods, err := tidingsReplay()
-			if err != nil {
-				return nil, err
-			}
-			if err := pods.Start(ctx); err != nil {
-				return nil, err
-			}
-			any := pods.List(informer.Query{Limit: size / 2})[size/2-1]
-			return readFigures(any,
-				func(s labels.Selector) ([]*corev1.Pod, error) { return pods.List(informer.Query{Labels: s}), nil },
-				func(ns string) ([]*corev1.Pod, error) { return pods.List(informer.Query{Namespace: ns}), nil },
-				func(ns, name string) (*corev1.Pod, error) {
-					pod, ok := pods.Get(ns, name)
-					if !ok {
-						return nil, errors.New("not there")
-					}
-					return pod, nil
-				})
-		}},
-	},
-}
-
-// readFigures times three ways of reading, each with the same pod in its answer.
-func readFigures(pod *corev1.Pod, list func(labels.Selector) ([]*corev1.Pod, error), namespace func(string) ([]*corev1.Pod, error), get func(ns, name string) (*corev1.Pod, error)) (figures, error) {
-	selector := labels.SelectorFromSet(labels.Set{"pod-template-hash": pod.Labels["pod-template-hash"]})
-	found, err := list(selector)
-	if err != nil {
-		return nil, err
-	}
-	in, err := namespace(pod.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	time := func(do func() error) float64 {
-		r := testing.Benchmark(func(b *testing.B) {
-			for range b.N {
-				if e := do(); e != nil {
-					err = e
-				}
-			}
-		})
-		return float64(r.T.Nanoseconds()) / float64(r.N)
-	}
-	out := figures{
-		"label: found":     float64(len(found)),
-		"label: µs":        time(func() error { _, err := list(selector); return err }) / 1000,
-		"namespace: found": float64(len(in)),
-		"namespace: µs":    time(func() error { _, err := namespace(pod.Namespace); return err }) / 1000,
-		"get: ns":          time(func() error { _, err := get(pod.Namespace, pod.Name); return err }),
-	}
-	return out, err
-}
-
-func replayConfig() *rest.Config {
-	return &rest.Config{Host: os.Getenv("REPLAY"), QPS: -1, ContentConfig: rest.ContentConfig{
+// replayConfig is how to reach the server at an address, as client-go's own
+// defaults have it but for the limit of requests.
+func replayConfig(address string) *rest.Config {
+	return &rest.Config{Host: address, QPS: -1, ContentConfig: rest.ContentConfig{
 		AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json", ContentType: "application/vnd.kubernetes.protobuf",
 	}}
 }
 
-func clientGoReplay(ctx context.Context) (cache.SharedIndexInformer, func() error) {
-	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(replayConfig()), 0)
+func clientGoReplay(ctx context.Context, address string) (cache.SharedIndexInformer, func() error) {
+	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(replayConfig(address)), 0)
 	pods := factory.Core().V1().Pods().Informer()
 	return pods, func() error {
 		factory.Start(ctx.Done())
@@ -135,8 +59,8 @@ func clientGoReplay(ctx context.Context) (cache.SharedIndexInformer, func() erro
 	}
 }
 
-func tidingsReplay(opts ...informer.Option) (*informer.Informer[*corev1.Pod], error) {
-	conn, err := cluster.New("replay", replayConfig())
+func tidingsReplay(address string, opts ...informer.Option) (*informer.Informer[*corev1.Pod], error) {
+	conn, err := cluster.New("replay", replayConfig(address))
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +69,25 @@ func tidingsReplay(opts ...informer.Option) (*informer.Informer[*corev1.Pod], er
 
 func replayed(opts ...informer.Option) func(context.Context, int) (figures, error) {
 	return func(ctx context.Context, size int) (figures, error) {
-		pods, err := tidingsReplay(opts...)
+		pods, err := tidingsReplay(os.Getenv("REPLAY"), opts...)
 		if err != nil {
 			return nil, err
 		}
 		return settle(size, func() (func() int, error) {
 			return func() int { return pods.Status().Objects }, pods.Start(ctx)
 		})
+	}
+}
+
+// dropInReplay is clientGoReplay with one import changed.
+func dropInReplay(ctx context.Context, address string) (cache.SharedIndexInformer, func() error) {
+	factory := dropin.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(replayConfig(address)), 0)
+	pods := factory.Core().V1().Pods().Informer()
+	return pods, func() error {
+		factory.Start(ctx.Done())
+		if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+			return errors.New("the drop-in did not sync")
+		}
+		return nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,11 +80,23 @@ func (l line) spawn(ctx context.Context, name string, env []string) (figures, er
 	return got, json.Unmarshal(out, &got)
 }
 
-// child is one measurement, in this process.
-func (l line) child(ctx context.Context, name string) error {
+// child is one measurement, in this process, with a profile if it is given the
+// name of a file.
+func (l line) child(ctx context.Context, name, profile string) error {
 	i := slices.IndexFunc(l.sides, func(s side) bool { return s.name == name })
 	if i < 0 {
 		return fmt.Errorf("line %s has no side %q", l.name, name)
+	}
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
 	}
 	got, err := l.sides[i].run(ctx, l.size)
 	if err != nil {
