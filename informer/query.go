@@ -122,10 +122,12 @@ func exact(r labels.Requirement) bool {
 	return false
 }
 
-// lookup is a way to an answer: the union of an index's values.
+// lookup is a way to an answer: the union of an index's values, of which rest
+// has still to be asked.
 type lookup struct {
 	index  string
 	values []string
+	rest   labels.Selector // nil: nothing
 }
 
 // search yields the keys and objects of v that match q, in the order of keys.
@@ -134,12 +136,12 @@ func search[T Object](v *indexer.View[T], q Query) iter.Seq2[string, T] {
 	if q.Namespace != "" {
 		prefix = q.Namespace + "/"
 	}
-	everything := q.Labels == nil || q.Labels.Empty()
 	best, found := shortest(v, q)
+	everything := best.rest == nil || best.rest.Empty()
 	return func(yield func(string, T) bool) {
 		n := 0
 		offer := func(key string, o T) bool {
-			if !everything && !q.Labels.Matches(labels.Set(o.GetLabels())) {
+			if !everything && !best.rest.Matches(labels.Set(o.GetLabels())) {
 				return true
 			}
 			if found && q.By.index != "" && best.index != q.By.index && !under(v, q.By, key) {
@@ -185,17 +187,19 @@ func under[T Object](v *indexer.View[T], m Match, key string) bool {
 }
 
 // shortest finds the index that leads to the fewest objects. It counts all that
-// would do in step, so that the count is never longer than the answer.
+// would do in step, so that the count is never longer than the answer. If none
+// was found, best says only that all of q's labels have still to be asked.
 func shortest[T Object](v *indexer.View[T], q Query) (best lookup, found bool) {
 	var ways []lookup
 	if q.By.index != "" {
-		ways = append(ways, lookup{q.By.index, []string{q.By.value}})
+		ways = append(ways, lookup{q.By.index, []string{q.By.value}, q.Labels})
 	}
 	if q.Labels != nil {
 		requirements, _ := q.Labels.Requirements()
-		for _, r := range requirements {
+		for i, r := range requirements {
 			if exact(r) && v.HasIndex(labelIndex(r.Key())) {
-				ways = append(ways, lookup{labelIndex(r.Key()), r.ValuesUnsorted()})
+				rest := labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
+				ways = append(ways, lookup{labelIndex(r.Key()), r.ValuesUnsorted(), rest})
 			}
 		}
 	}
@@ -203,7 +207,7 @@ func shortest[T Object](v *indexer.View[T], q Query) (best lookup, found bool) {
 		if len(ways) == 1 {
 			return ways[0], true
 		}
-		return lookup{}, false
+		return lookup{rest: q.Labels}, false
 	}
 	for limit := 64; ; limit *= 8 {
 		for _, way := range ways {

@@ -3,6 +3,7 @@ package clientgo
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"k8s.io/client-go/tools/cache"
@@ -66,7 +67,11 @@ func (s *store) Index(name string, obj any) ([]any, error) {
 	}
 	view := s.ix.Pin()
 	defer view.Release()
-	out := make([]any, 0, len(wanted))
+	n := 0
+	for _, value := range wanted {
+		n += view.IndexedCount(name, value, math.MaxInt)
+	}
+	out := make([]any, 0, n)
 	var seen map[string]bool
 	for _, value := range wanted {
 		for key, i := range view.Indexed(name, value, "", "") {
@@ -92,7 +97,7 @@ func (s *store) ByIndex(name, value string) ([]any, error) {
 	if !view.HasIndex(name) {
 		return nil, errNoIndex(name)
 	}
-	out := []any{}
+	out := make([]any, 0, view.IndexedCount(name, value, math.MaxInt))
 	for _, i := range view.Indexed(name, value, "", "") {
 		out = append(out, i.obj)
 	}

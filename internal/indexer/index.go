@@ -16,7 +16,10 @@ import (
 // pure and must not keep the slice.
 type IndexFunc[T any] func(values []string, o T) []string
 
-// entry is an object in an index. Entries are ordered by value, then by key.
+// entry is an object in an index. Entries are ordered by value, then by key. All
+// entries of one value have the same string, so that walking along them does not
+// touch one object's memory after the other, and no object's memory is kept by
+// them: it may be that of a version which is long gone.
 type entry[T object.Object] struct {
 	value string
 	slot  *slot[T]
@@ -28,6 +31,22 @@ type index[T object.Object] struct {
 	values   IndexFunc[T]
 	tree     *btree.BTreeG[entry[T]]
 	reshaped bool
+	before   slot[T] // one whose key is in front of all others
+}
+
+// add enters a slot under a value.
+func (in *index[T]) add(value string, s *slot[T]) {
+	known := false
+	in.tree.Ascend(entry[T]{value, &in.before}, func(e entry[T]) bool {
+		if e.value == value {
+			value, known = e.value, true
+		}
+		return false
+	})
+	if !known {
+		value = strings.Clone(value)
+	}
+	in.tree.Set(entry[T]{value, s})
 }
 
 // indexCopy is the state of an index in a View.
@@ -58,7 +77,7 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	ix.order.Scan(func(s *slot[T]) bool {
 		ix.was = unique(values(ix.was[:0], s.newest.Load().object))
 		for _, value := range ix.was {
-			added.tree.Set(entry[T]{value, s})
+			added.add(value, s)
 		}
 		return true
 	})
@@ -97,7 +116,7 @@ func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
 		}
 		for _, value := range ix.is {
 			if !slices.Contains(ix.was, value) {
-				in.tree.Set(entry[T]{value, s})
+				in.add(value, s)
 			}
 		}
 	}
