@@ -11,13 +11,13 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,7 +44,8 @@ func run(ctx context.Context, config *rest.Config, options ctrl.Options) error {
 	if err != nil {
 		return err
 	}
-	labelled := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["copy"] == "yes" })
+	labelled := predicate.NewPredicateFuncs(isLabelled)
+	labelled.UpdateFunc = func(e event.UpdateEvent) bool { return isLabelled(e.ObjectOld) || isLabelled(e.ObjectNew) }
 	if err := builder.ControllerManagedBy(manager).
 		For(&corev1.ConfigMap{}, builder.WithPredicates(labelled)).
 		Owns(&corev1.ConfigMap{}).
@@ -54,16 +55,28 @@ func run(ctx context.Context, config *rest.Config, options ctrl.Options) error {
 	return manager.Start(ctx)
 }
 
+func isLabelled(o client.Object) bool { return o.GetLabels()["copy"] == "yes" }
+
 type copier struct{ client.Client }
 
 // Reconcile makes the copy of one ConfigMap what it should be.
 func (c *copier) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var original, have corev1.ConfigMap
-	if err := c.Get(ctx, request.NamespacedName, &original); err != nil {
-		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, c.remove(ctx, request.Namespace, "copy-of-"+request.Name)
-		}
+	err := c.Get(ctx, request.NamespacedName, &original)
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
+	}
+	wanted := err == nil && isLabelled(&original)
+	err = c.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: "copy-of-" + request.Name}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	there := err == nil
+	if !wanted {
+		if !there {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(c.Delete(ctx, &have))
 	}
 	want := corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: original.Namespace, Name: "copy-of-" + original.Name},
@@ -72,19 +85,12 @@ func (c *copier) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err := ctrl.SetControllerReference(&original, &want, c.Scheme()); err != nil {
 		return reconcile.Result{}, err
 	}
-	err := c.Get(ctx, client.ObjectKeyFromObject(&want), &have)
 	switch {
-	case apierrors.IsNotFound(err):
+	case !there:
 		return reconcile.Result{}, client.IgnoreAlreadyExists(c.Create(ctx, &want))
-	case err != nil:
-		return reconcile.Result{}, err
-	case maps.Equal(have.Data, want.Data):
+	case maps.Equal(have.Data, want.Data) && metav1.IsControlledBy(&have, &original):
 		return reconcile.Result{}, nil
 	}
 	want.ResourceVersion = have.ResourceVersion
 	return reconcile.Result{}, c.Update(ctx, &want)
-}
-
-func (c *copier) remove(ctx context.Context, namespace, name string) error {
-	return client.IgnoreNotFound(c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
 }

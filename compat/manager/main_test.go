@@ -2,128 +2,151 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
-	"math/rand"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/tidings-io/tidings/compat/internal/churn"
 	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/internal/controlplane"
 )
 
+var seed = flag.Int64("seed", 1, "of the dice")
+
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(controlplane.Tests(m), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// TestTheSameEndOnBothEngines runs the controller on client-go's informers and
-// on ours, in namespaces of their own, while the same things happen there.
-func TestTheSameEndOnBothEngines(t *testing.T) {
-	ctrl.SetLogger(zap.New(zap.WriteTo(t.Output())))
-	cp := controlplane.Shared(t)
-	client, err := kubernetes.NewForConfig(cp.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := map[string]string{}
-	for name, options := range map[string]cache.Options{
-		"client-go": {},
-		"tidings":   {NewInformer: clientgo.NewSharedIndexInformer},
-	} {
-		t.Run(name, func(t *testing.T) {
-			namespace := "copies-" + name
-			if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() {
-				ended <- run(ctx, cp.AdminConfig(), ctrl.Options{
-					Cache:      options,
-					Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // there are two of one name
-				})
-			}()
-			defer func() {
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}()
-			want := churn(t, client, namespace)
-			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-				ends[name], err = copies(ctx, client, namespace)
-				return ends[name] == want, err
-			})
-			if err != nil {
-				t.Errorf("the copies are\n%s\nand should be\n%s", ends[name], want)
-			}
-		})
-	}
-	if ends["client-go"] != ends["tidings"] {
-		t.Error("the engines ended in different states")
-	}
-}
-
-// churn makes, changes and deletes, by the same dice each time, and returns what
-// is left.
-func churn(t *testing.T, client kubernetes.Interface, namespace string) string {
-	dice := rand.New(rand.NewSource(1))
-	configMaps := client.CoreV1().ConfigMaps(namespace)
-	left := map[string]string{}
-	for n := range 200 {
-		name := fmt.Sprint("c", dice.Intn(20))
-		value := fmt.Sprint(n)
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "yes"}}, Data: map[string]string{"v": value}}
-		var err error
-		switch _, there := left[name]; {
-		case !there:
-			_, err = configMaps.Create(t.Context(), cm, metav1.CreateOptions{})
-			left[name] = value
-		case dice.Intn(4) == 0:
-			err = configMaps.Delete(t.Context(), name, metav1.DeleteOptions{})
-			delete(left, name)
-		default:
-			_, err = configMaps.Update(t.Context(), cm, metav1.UpdateOptions{})
-			left[name] = value
-		}
-		if err != nil && !apierrors.IsConflict(err) {
-			t.Fatal(err)
+// The API server knows no WatchList, so that reflectors list. Those of
+// compat/sample do not.
+func TestTheSameCallsOnBothEngines(t *testing.T) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(t.Output()), zap.Level(zapcore.ErrorLevel)))
+	on := func(c cache.Options) func(context.Context, *rest.Config, string, int) error {
+		return func(ctx context.Context, client *rest.Config, namespace string, workers int) error {
+			c.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+			return run(ctx, client, ctrl.Options{Cache: c, Controller: config.Controller{
+				SkipNameValidation:      ptr.To(true), // there are two of one name
+				MaxConcurrentReconciles: workers,
+			}})
 		}
 	}
-	var lines []string
-	for name, value := range left {
-		lines = append(lines, name+"="+value)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	plane := controlplane.Start(t, controlplane.WithAPIServerFlags("--feature-gates=WatchList=false"))
+	churn.Compare(t, plane, churn.Subject{
+		Name:        "manager",
+		Collections: []string{"/api/v1/namespaces/NAMESPACE/configmaps"},
+		Family: func(client kubernetes.Interface, namespace string) churn.Family {
+			return &family{client, namespace}
+		},
+		Value: func(object map[string]any) (int, bool) {
+			data, _ := object["data"].(map[string]any)
+			v, _ := data["v"].(string)
+			n, err := strconv.Atoi(v)
+			return n, err == nil
+		},
+		Engines: [2]churn.Engine{
+			{Name: "client-go", Run: on(cache.Options{})},
+			{Name: "tidings", Run: on(cache.Options{NewInformer: clientgo.NewSharedIndexInformer})},
+		},
+	}, *seed)
 }
 
-// copies is what the controller has made of it.
-func copies(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {
-	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+// family is ConfigMaps with their copies.
+type family struct {
+	client    kubernetes.Interface
+	namespace string
+}
+
+func (f *family) Apply(ctx context.Context, name string, to churn.Parent) error {
+	labels := map[string]any{"copy": nil, "colour": fmt.Sprint(to.Colour)} // null takes a label away
+	if to.Managed {
+		labels["copy"] = "yes"
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": name, "labels": labels, "annotations": map[string]any{"note": fmt.Sprint(to.Note)}},
+		"data":     map[string]any{"v": fmt.Sprint(to.Value), "size": fmt.Sprint(to.Size)},
+	})
 	if err != nil {
-		return "", err
+		return err
+	}
+	configMaps := f.client.CoreV1().ConfigMaps(f.namespace)
+	_, err = configMaps.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	var made corev1.ConfigMap
+	if err := json.Unmarshal(body, &made); err != nil {
+		return err
+	}
+	if !to.Managed {
+		delete(made.Labels, "copy")
+	}
+	_, err = configMaps.Create(ctx, &made, metav1.CreateOptions{})
+	return err
+}
+
+func (f *family) Delete(ctx context.Context, name string) error {
+	return f.client.CoreV1().ConfigMaps(f.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+func (f *family) Kill(ctx context.Context, name string, _ churn.Parent, _ int) error {
+	return ifThere(f.Delete(ctx, "copy-of-"+name))
+}
+
+func (f *family) Spoil(ctx context.Context, name string, _ churn.Parent, _ int) error {
+	_, err := f.client.CoreV1().ConfigMaps(f.namespace).Patch(ctx, "copy-of-"+name, types.MergePatchType, []byte(`{"data":{"v":"spoilt"}}`), metav1.PatchOptions{})
+	return ifThere(err)
+}
+
+func ifThere(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (f *family) Want(name string, parent churn.Parent) []string {
+	if !parent.Managed {
+		return nil
+	}
+	return []string{fmt.Sprintf("copy-of-%s of %s: value %d, size %d", name, name, parent.Value, parent.Size)}
+}
+
+func (f *family) Have(ctx context.Context) ([]string, error) {
+	list, err := f.client.CoreV1().ConfigMaps(f.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	owners := map[types.UID]string{}
+	for _, cm := range list.Items {
+		owners[cm.UID] = cm.Name
 	}
 	var lines []string
 	for _, cm := range list.Items {
-		if original, ok := strings.CutPrefix(cm.Name, "copy-of-"); ok {
-			lines = append(lines, original+"="+cm.Data["v"])
+		if !strings.HasPrefix(cm.Name, "copy-of-") {
+			continue
 		}
+		owner := "nobody"
+		if of := metav1.GetControllerOf(&cm); of != nil && owners[of.UID] != "" {
+			owner = owners[of.UID]
+		}
+		lines = append(lines, fmt.Sprintf("%s of %s: value %s, size %s", cm.Name, owner, cm.Data["v"], cm.Data["size"]))
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n"), nil
+	return lines, nil
 }

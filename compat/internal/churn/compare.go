@@ -1,0 +1,165 @@
+package churn
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+)
+
+// differences tells what in got is not as it is in want, where it should be, and
+// what in either is more than what happened accounts for.
+func differences(want, got *record) []string {
+	var found []string
+	for i, w := range want.phases {
+		g := got.phases[i]
+		say := func(format string, args ...any) {
+			found = append(found, w.name+": "+fmt.Sprintf(format, args...))
+		}
+		if w.chance {
+			for _, r := range []*record{want, got} {
+				for _, excess := range r.excess(r.phases[i]) {
+					say("%s: %s", r.engine, excess)
+				}
+			}
+			usual := kinds(want.phases)
+			for kind := range kinds(got.phases[i : i+1]) {
+				if !usual[kind] {
+					say("%s asked for what %s never asks for: %s", got.engine, want.engine, kind)
+				}
+			}
+			continue
+		}
+		if odd := unlike(w.called(), g.called()); odd != "" {
+			say("calls of the controller on %s (-) and on %s (+):\n%s", want.engine, got.engine, odd)
+		}
+		collections := map[string]bool{}
+		for _, p := range []phase{w, g} {
+			for collection := range p.requests {
+				collections[collection] = true
+			}
+		}
+		for _, collection := range slices.Sorted(maps.Keys(collections)) {
+			a, b := lines(w.counted(collection)), lines(g.counted(collection))
+			if !slices.Equal(a, b) {
+				say("%s, requests on %s:\n\t%s\non %s:\n\t%s", path.Base(collection), want.engine, strings.Join(a, "\n\t"), got.engine, strings.Join(b, "\n\t"))
+			}
+		}
+	}
+	if odd := unlike(want.end, got.end); odd != "" {
+		found = append(found, fmt.Sprintf("objects in the end on %s (-) and on %s (+):\n%s", want.engine, got.engine, odd))
+	}
+	return found
+}
+
+// counted is the requests of a reflector that are not a matter of chance.
+func (p phase) counted(collection string) []request {
+	if !p.outage {
+		return p.requests[collection]
+	}
+	return slices.DeleteFunc(slices.Clone(p.requests[collection]), func(r request) bool { return !r.answered() })
+}
+
+// called is the calls of a controller. Reads count once: they are discovery, and
+// controller-runtime's REST mapper asks twice if two sources start at once.
+func (p phase) called() []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(lines(p.calls), func(call string) bool {
+		again := seen[call] && strings.HasPrefix(call, http.MethodGet)
+		seen[call] = true
+		return again
+	})
+}
+
+// kinds is what was asked for, by collection.
+func kinds(phases []phase) map[string]bool {
+	set := map[string]bool{}
+	for _, p := range phases {
+		for collection, asked := range p.requests {
+			for _, request := range asked {
+				set[path.Base(collection)+": "+request.shape] = true
+			}
+		}
+	}
+	return set
+}
+
+// excess is the calls in p that nothing in its steps can have led to.
+func (r *record) excess(p phase) []string {
+	steps := map[string]int{} // by parent
+	for _, s := range p.steps {
+		steps[s.name]++
+	}
+	type object struct{ verb, collection, name string }
+	writes, values := map[object]int{}, map[string]int{}
+	var found []string
+	for _, c := range p.calls {
+		if c.Verb == http.MethodGet || c.Status >= http.StatusBadRequest || c.Status == 0 {
+			continue
+		}
+		o := object{verb: c.Verb}
+		o.collection, o.name = path.Split(strings.TrimSuffix(c.Path, "/status"))
+		if c.Verb == http.MethodPost {
+			metadata, _ := c.Body["metadata"].(map[string]any)
+			o.collection = c.Path + "/"
+			o.name, _ = metadata["name"].(string)
+		}
+		writes[o]++
+		if value, ok := r.value(c.Body); ok {
+			child := o.collection + o.name
+			if value < values[child] {
+				found = append(found, fmt.Sprintf("value %d was sent after %d: %s", value, values[child], c))
+			}
+			values[child] = value
+		}
+	}
+	for o, n := range writes {
+		if allowed := steps[parentIn(o.name)]; n > allowed {
+			found = append(found, fmt.Sprintf("%d times %s %s%s, but only %d things happened to %q and its children", n, o.verb, o.collection, o.name, allowed, parentIn(o.name)))
+		}
+	}
+	return slices.Sorted(slices.Values(found))
+}
+
+// parentIn is the parent whose name is in that of a child.
+func parentIn(child string) string {
+	for i := range names {
+		if strings.Contains(child, nameOf(i)) {
+			return nameOf(i)
+		}
+	}
+	return ""
+}
+
+// lines is how values print.
+func lines[T fmt.Stringer](values []T) []string {
+	var lines []string
+	for _, v := range values {
+		lines = append(lines, v.String())
+	}
+	return lines
+}
+
+// unlike compares two multisets: it tells, in order, what is only in want (-) or
+// only in got (+).
+func unlike(want, got []string) string {
+	count := map[string]int{}
+	for _, line := range want {
+		count[line]--
+	}
+	for _, line := range got {
+		count[line]++
+	}
+	var out strings.Builder
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		for n := count[line]; n < 0; n++ {
+			fmt.Fprintf(&out, "\t- %s\n", line)
+		}
+		for n := count[line]; n > 0; n-- {
+			fmt.Fprintf(&out, "\t+ %s\n", line)
+		}
+	}
+	return out.String()
+}

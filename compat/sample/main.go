@@ -1,0 +1,53 @@
+// Command sample is an example of a controller as they are written on client-go
+// alone: informers out of a shared factory, an index, listers and a workqueue.
+// The one line that makes it run on the engine of Tidings is marked.
+//
+// It keeps, for every ReplicaSet with the label sample=yes, the pods that its
+// spec asks for, and says in its status when they are there. It is no
+// replacement for Kubernetes' own controller: it does not look at the state of
+// pods.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"os/signal"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidings-io/tidings/informer/clientgo/informers" // this is the line; was "k8s.io/client-go/informers"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "path of a kubeconfig; empty: as the environment says, or this pod's")
+	namespace := flag.String("namespace", metav1.NamespaceAll, "the namespace to work in; empty: all")
+	flag.Parse()
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = *kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithNamespace(*namespace), informers.WithTweakListOptions(labelled))
+	c, err := newController(client, factory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.run(ctx, 2); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// labelled limits a list or a watch to what is the controller's.
+func labelled(options *metav1.ListOptions) { options.LabelSelector = "sample=yes" }
