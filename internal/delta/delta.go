@@ -9,6 +9,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // Type says what a delta means to the store.
@@ -69,6 +70,7 @@ type Queue[T any] struct {
 	mu      sync.Mutex
 	items   []Delta[T]
 	popped  []Delta[T] // the batch popped last, whose memory serves again
+	idle    int        // batches in a row that needed little of it
 	waiting bool       // the popper looks again when it is woken
 	closed  bool
 	wake    chan struct{} // capacity 1: a token means "look again"
@@ -79,13 +81,16 @@ func NewQueue[T any]() *Queue[T] {
 	return &Queue[T]{wake: make(chan struct{}, 1)}
 }
 
-// plenty is how many deltas may wait before who pushes more lets others run: a
-// source in this very process can be much quicker than the store, and what waits
-// costs memory, and more time the colder it is when its turn comes.
-const plenty = 4096
+// A source in this very process can be much quicker than the store, and what
+// waits costs memory, and more time the colder it is when its turn comes. Who
+// pushes while plenty of deltas wait pauses, so that the popper gets on.
+const (
+	plenty = 4096
+	pause  = 100 * time.Microsecond
+)
 
-// Push appends deltas. It never waits for the popper, but when much is queued it
-// gives others a turn. After Close it does nothing.
+// Push appends deltas. It does not wait for the popper, but takes its time when
+// much is queued. After Close it does nothing.
 func (q *Queue[T]) Push(deltas ...Delta[T]) {
 	q.mu.Lock()
 	if !q.closed {
@@ -98,13 +103,18 @@ func (q *Queue[T]) Push(deltas ...Delta[T]) {
 		q.signal()
 	}
 	if full {
-		runtime.Gosched()
+		if runtime.Gosched(); q.Len() >= plenty {
+			time.Sleep(pause)
+		}
 	}
 }
 
-// spacious is how many deltas a queue keeps room for, even if it has not needed
-// it of late.
-const spacious = 1024
+// A queue keeps the room it has come to need. Room for more than this many deltas
+// is given up when several batches in a row have needed a quarter of it or less.
+const (
+	spacious = 256
+	patience = 64
+)
 
 // Pop returns all queued deltas, oldest first, waiting until there is one. The
 // slice is valid until the next call of Pop, which lets go of what is in it. The
@@ -116,7 +126,9 @@ func (q *Queue[T]) Pop(ctx context.Context) ([]Delta[T], error) {
 		q.mu.Lock()
 		if len(q.items) > 0 {
 			free := q.popped[:0]
-			if cap(free) > spacious && cap(free)/4 > len(q.items) {
+			if q.idle++; cap(free) <= spacious || len(q.items) > cap(free)/4 {
+				q.idle = 0
+			} else if q.idle > patience {
 				free = nil
 			}
 			q.popped, q.items = q.items, free
