@@ -176,10 +176,12 @@ func newInformer(options cache.InformerOptions) (*store, cache.Controller) {
 		lw: options.ListerWatcher, example: options.ObjectType,
 		options:   cache.ReflectorOptions{ResyncPeriod: options.ResyncPeriod, MinWatchTimeout: options.MinWatchTimeout},
 		configure: func(*reflector) {},
-		open:      func(context.Context) cache.ReflectorStore { return &inlet{l.queue, options.Transform} },
-		stop:      l.queue.Close,
-		process:   l.run,
-		synced:    checker{fmt.Sprintf("Informer %T", options.ObjectType), l.synced},
+		open: func(context.Context) cache.ReflectorStore {
+			return &inlet{queue: l.queue, transform: options.Transform}
+		},
+		stop:    l.queue.Close,
+		process: l.run,
+		synced:  checker{fmt.Sprintf("Informer %T", options.ObjectType), l.synced},
 	}
 }
 
@@ -212,9 +214,7 @@ func (l *loop) run(ctx context.Context) {
 // tellAll tells the handler all there is to tell.
 func (l *loop) tellAll(ctx context.Context) {
 	l.follower.Run(ctx, true, func(e processor.Event[item]) bool {
-		if e.Type != processor.Synced {
-			deliver(l.handler, e)
-		}
+		deliver(l.handler, e)
 		return true
 	})
 	if l.listed && ctx.Err() == nil && !cache.IsDone(checker{done: l.synced}) {
@@ -235,10 +235,11 @@ func together(deltas []delta.Delta[item]) int {
 			return max(i, 1)
 		case delta.Bookmark:
 		default:
-			if i >= maxBatch || keys[d.Object.key] {
+			key := d.Object.key()
+			if i >= maxBatch || keys[key] {
 				return i
 			}
-			keys[d.Object.key] = true
+			keys[key] = true
 		}
 	}
 	return len(deltas)

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/internal/indexer"
@@ -35,12 +37,20 @@ func (s *store) AddIndexers(indexers cache.Indexers) error {
 	return nil
 }
 
+var metaNamespaceIndexFunc = reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
+
 // indexFunc makes an index function of the engine of one of client-go's.
 func indexFunc(name string, values cache.IndexFunc) indexer.IndexFunc[item] {
+	byNamespace := reflect.ValueOf(values).Pointer() == metaNamespaceIndexFunc
 	return func(out []string, i item) []string {
-		found, err := values(i.obj)
+		// Nearly every informer has this index, and client-go's function makes a
+		// slice each time it is asked.
+		if o, ok := i.held.(metav1.Object); ok && byNamespace {
+			return append(out, o.GetNamespace())
+		}
+		found, err := values(i.obj())
 		if err != nil {
-			panic(fmt.Errorf("unable to calculate an index entry for key %q on index %q: %w", i.key, name, err))
+			panic(fmt.Errorf("unable to calculate an index entry for key %q on index %q: %w", i.key(), name, err))
 		}
 		return append(out, found...)
 	}
@@ -84,7 +94,7 @@ func (s *store) Index(name string, obj any) ([]any, error) {
 				}
 				seen[key] = true
 			}
-			out = append(out, i.obj)
+			out = append(out, i.obj())
 		}
 	}
 	return out, nil
@@ -99,7 +109,7 @@ func (s *store) ByIndex(name, value string) ([]any, error) {
 	}
 	out := make([]any, 0, view.IndexedCount(name, value, math.MaxInt))
 	for _, i := range view.Indexed(name, value, "", "") {
-		out = append(out, i.obj)
+		out = append(out, i.obj())
 	}
 	return out, nil
 }

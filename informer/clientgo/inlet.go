@@ -9,9 +9,11 @@ import (
 // inlet is where a reflector puts what it learns: the engine's queue, as the
 // store that client-go's rules speak of. Objects are transformed on the way in,
 // each once, before anybody else can see them (client-go's the_real_fifo.go).
+// What a watch brings waits until the watch has no more at the moment.
 type inlet struct {
 	queue     *delta.Queue[item]
 	transform cache.TransformFunc // nil: none
+	pending   []delta.Delta[item] // of a watch, to be flushed
 }
 
 var (
@@ -21,25 +23,29 @@ var (
 
 // make transforms an object and names it.
 func (in *inlet) make(obj any) (item, error) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err == nil && in.transform != nil {
-		if obj, err = in.transform(obj); err != nil {
-			return item{}, err
-		}
-		key, err = cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	made, err := informed(obj)
+	if err != nil || in.transform == nil {
+		return made, err
 	}
-	if err != nil {
-		return item{}, cache.KeyError{Obj: obj, Err: err}
+	if obj, err = in.transform(obj); err != nil {
+		return item{}, err
 	}
-	return item{key, obj}, nil
+	return informed(obj)
 }
 
 func (in *inlet) push(t delta.Type, obj any) error {
 	made, err := in.make(obj)
 	if err == nil {
-		in.queue.Push(delta.Delta[item]{Type: t, Object: made})
+		in.pending = append(in.pending, delta.Delta[item]{Type: t, Object: made})
 	}
 	return err
+}
+
+// flush hands on what a watch has brought.
+func (in *inlet) flush() {
+	in.queue.Push(in.pending...)
+	clear(in.pending)
+	in.pending = in.pending[:0]
 }
 
 func (in *inlet) Add(obj any) error    { return in.push(delta.Added, obj) }
@@ -62,6 +68,7 @@ func (in *inlet) Replace(objects []any, version string) error {
 }
 
 func (in *inlet) replace(items []item, version string) {
+	in.flush()
 	in.queue.Push(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: version}})
 }
 
@@ -71,6 +78,6 @@ func (in *inlet) Resync() error {
 }
 
 func (in *inlet) Bookmark(version string) error {
-	in.queue.Push(delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: version}})
+	in.pending = append(in.pending, delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: version}})
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -27,7 +26,6 @@ type listener struct {
 	handler  cache.ResourceEventHandler
 	name     string
 	logger   klog.Logger
-	crashed  bool // at the last event; the listener's goroutine's own
 
 	mu        sync.Mutex
 	requested time.Duration // the resync period asked for
@@ -74,11 +72,28 @@ func (l *listener) start(ctx context.Context, done *sync.WaitGroup) {
 	done.Go(func() {
 		defer close(l.finished)
 		defer l.follower.Release()
-		l.follower.Run(ctx, false, func(e processor.Event[item]) bool {
-			l.tell(ctx, e)
-			return true
-		})
+		for !l.run(ctx) {
+			select {
+			case <-time.After(crashPause):
+			case <-ctx.Done():
+				return
+			}
+		}
 	})
+}
+
+// run tells the handler what happens until ctx ends. A panic of the handler ends
+// the program or is logged, as utilruntime.ReallyCrash says; then run returns
+// false, the event is lost, and the next run goes on with the next one.
+func (l *listener) run(ctx context.Context) (over bool) {
+	defer utilruntime.HandleCrashWithLogger(l.logger)
+	l.follower.Run(ctx, false, func(e processor.Event[item]) bool {
+		if e.Type != processor.Updated || !e.Same || l.syncing(e.Seq) {
+			deliver(l.handler, e)
+		}
+		return true
+	})
+	return true
 }
 
 // stop ends the listener; what it has not been told is forgotten. It does not
@@ -96,54 +111,22 @@ func (l *listener) stop() {
 	close(l.finished)
 }
 
-// tell calls the handler. Panics end the program or are logged, as
-// utilruntime.ReallyCrash says; then the event is lost and the next one waits.
-func (l *listener) tell(ctx context.Context, e processor.Event[item]) {
-	if e.Type == processor.Synced || e.Type == processor.Bookmark {
-		return
-	}
-	if e.Type == processor.Updated && unchanged(e) && !l.syncing(e.Seq) {
-		return
-	}
-	if l.crashed {
-		select {
-		case <-time.After(crashPause):
-		case <-ctx.Done():
-			return
-		}
-	}
-	l.crashed = true
-	defer utilruntime.HandleCrashWithLogger(l.logger)
-	deliver(l.handler, e)
-	l.crashed = false
-}
-
-// deliver calls the function of a handler that an event is for.
+// deliver calls the function of a handler that an event is for, if there is one.
 func deliver(h cache.ResourceEventHandler, e processor.Event[item]) {
 	switch e.Type {
 	case processor.Added:
-		h.OnAdd(e.Object.obj, e.Initial)
+		h.OnAdd(e.Object.obj(), e.Initial)
 	case processor.Updated:
-		h.OnUpdate(e.Old.obj, e.Object.obj)
+		h.OnUpdate(e.Old.obj(), e.Object.obj())
 	case processor.Sync:
-		h.OnUpdate(e.Object.obj, e.Object.obj)
+		h.OnUpdate(e.Object.obj(), e.Object.obj())
 	case processor.Deleted:
 		if e.Unseen {
-			h.OnDelete(cache.DeletedFinalStateUnknown{Key: e.Object.key, Obj: e.Object.obj})
+			h.OnDelete(cache.DeletedFinalStateUnknown{Key: e.Object.key(), Obj: e.Object.obj()})
 			return
 		}
-		h.OnDelete(e.Object.obj)
+		h.OnDelete(e.Object.obj())
 	}
-}
-
-// unchanged says that an update brought the version that was held.
-func unchanged(e processor.Event[item]) bool {
-	old, err := meta.Accessor(e.Old.obj)
-	if err != nil {
-		return false
-	}
-	new, err := meta.Accessor(e.Object.obj)
-	return err == nil && old.GetResourceVersion() == new.GetResourceVersion()
 }
 
 // syncing says whether updates that change nothing are told at a place in the

@@ -198,10 +198,11 @@ func (s *stage) Add(obj any) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := s.items[made.key]; !ok {
-		s.order = append(s.order, made.key)
+	key := made.key()
+	if _, ok := s.items[key]; !ok {
+		s.order = append(s.order, key)
 	}
-	s.items[made.key] = made
+	s.items[key] = made
 	return nil
 }
 
@@ -209,11 +210,7 @@ func (s *stage) make(obj any) (item, error) {
 	if s.engine != nil {
 		return s.engine.make(obj)
 	}
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		return item{}, cache.KeyError{Obj: obj, Err: err}
-	}
-	return item{key, obj}, nil
+	return informed(obj)
 }
 
 func (s *stage) Update(obj any) error { return s.Add(obj) }
@@ -221,7 +218,7 @@ func (s *stage) Update(obj any) error { return s.Add(obj) }
 func (s *stage) Delete(obj any) error {
 	made, err := s.make(obj)
 	if err == nil {
-		delete(s.items, made.key)
+		delete(s.items, made.key())
 	}
 	return err
 }
@@ -244,7 +241,7 @@ func (s *stage) replace(version string) error {
 	}
 	objects := make([]any, len(items))
 	for n, i := range items {
-		objects[n] = i.obj
+		objects[n] = i.obj()
 	}
 	return s.store.Replace(objects, version)
 }

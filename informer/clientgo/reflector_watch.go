@@ -97,15 +97,18 @@ type feed struct {
 	store  cache.ReflectorStore
 	start  time.Time
 	failed <-chan error
-	// seen is told the version of each event, and whether the initial events,
+	inlet  *inlet // the store, if it is the engine's
+	// seen is told the version of the last event, and whether the initial events,
 	// if there were any, are certainly through.
 	seen func(version string, past bool)
 	// initial stops at the end of the initial events, which must come.
 	initial bool
 
-	events int
-	past   bool
-	ended  bool // the initial events have
+	events  int
+	version string // of the last event
+	fresh   bool   // and seen has not been told it
+	past    bool
+	ended   bool // the initial events have
 }
 
 // run returns when the stream ends: nil if that was in good order, or with
@@ -117,6 +120,7 @@ func (f *feed) run(ctx context.Context) error {
 		defer timer.Stop()
 		silence = timer.C()
 	}
+	f.inlet, _ = f.store.(*inlet)
 	heard, events := f.r.clock.Now(), f.stream.ResultChan()
 	for {
 		select {
@@ -133,19 +137,54 @@ func (f *feed) run(ctx context.Context) error {
 			defer timer.Stop()
 			silence = timer.C()
 		case event, ok := <-events:
-			if !ok {
-				return f.closed(ctx)
-			}
-			if event.Type == watch.Error {
-				return apierrors.FromObject(event.Object)
+			over, err := f.burst(ctx, event, ok, events)
+			f.flush()
+			if over {
+				return err
 			}
 			heard = f.r.clock.Now()
-			f.take(ctx, event)
-			if f.initial && f.ended {
-				klog.FromContext(ctx).V(4).Info("Initial events received", "reflector", f.r.name, "events", f.events, "duration", f.r.clock.Since(f.start))
-				return nil
-			}
 		}
+	}
+}
+
+// maxBurst is how many events are taken without looking whether to stop.
+const maxBurst = 256
+
+// burst takes an event, and those that have come after it meanwhile. It returns
+// true when run is to return.
+func (f *feed) burst(ctx context.Context, event watch.Event, ok bool, events <-chan watch.Event) (over bool, err error) {
+	for n := 0; ; {
+		if !ok {
+			return true, f.closed(ctx)
+		}
+		if event.Type == watch.Error {
+			return true, apierrors.FromObject(event.Object)
+		}
+		f.take(ctx, event)
+		if f.initial && f.ended {
+			klog.FromContext(ctx).V(4).Info("Initial events received", "reflector", f.r.name, "events", f.events, "duration", f.r.clock.Since(f.start))
+			return true, nil
+		}
+		if n++; n == maxBurst {
+			return false, nil
+		}
+		select {
+		case event, ok = <-events:
+			continue
+		default:
+		}
+		return false, nil
+	}
+}
+
+// flush hands on what has been taken.
+func (f *feed) flush() {
+	if f.inlet != nil {
+		f.inlet.flush()
+	}
+	if f.fresh {
+		f.fresh = false
+		f.seen(f.version, f.past)
 	}
 }
 
@@ -207,7 +246,10 @@ func (f *feed) take(ctx context.Context, event watch.Event) {
 	if err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, failure, "reflector", r.name, "object", event.Object)
 	}
-	f.seen(version, f.past)
+	f.version, f.fresh = version, true
+	if f.inlet == nil {
+		f.flush()
+	}
 	f.events++
 }
 

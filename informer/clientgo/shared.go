@@ -115,7 +115,7 @@ func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 		return
 	}
 	s.started = true
-	r := newReflectorWithOptions(s.lw, s.example, &inlet{queue, s.transform}, cache.ReflectorOptions{
+	r := newReflectorWithOptions(s.lw, s.example, &inlet{queue: queue, transform: s.transform}, cache.ReflectorOptions{
 		Logger: &logger, ResyncPeriod: s.resyncCheck, TypeDescription: s.description, Clock: s.clock,
 	})
 	r.ShouldResync = s.shouldResync
@@ -156,14 +156,11 @@ func (s *sharedIndexInformer) process(ctx context.Context, queue *delta.Queue[it
 		}
 		done := s.metrics.batch(len(deltas))
 		for len(deltas) > 0 && ctx.Err() == nil {
-			n := slices.IndexFunc(deltas, func(d delta.Delta[item]) bool { return d.Type == delta.Sync })
+			n := untilSync(deltas)
 			if n == 0 {
 				s.resync()
 				deltas = deltas[1:]
 				continue
-			}
-			if n < 0 {
-				n = len(deltas)
 			}
 			s.store.follow(deltas[:n])
 			s.applied(deltas[:n])
@@ -173,15 +170,25 @@ func (s *sharedIndexInformer) process(ctx context.Context, queue *delta.Queue[it
 	}
 }
 
+// untilSync is how many deltas come before a resync.
+func untilSync(deltas []delta.Delta[item]) int {
+	for i := range deltas {
+		if deltas[i].Type == delta.Sync {
+			return i
+		}
+	}
+	return len(deltas)
+}
+
 // applied looks after what follows from deltas beside the store and the log.
 func (s *sharedIndexInformer) applied(deltas []delta.Delta[item]) {
 	for i := range deltas {
 		switch d := &deltas[i]; d.Type {
 		case delta.Added, delta.Updated:
-			s.mutations.AddObject(d.Object.obj)
+			s.mutations.AddObject(d.Object.obj())
 		case delta.Replaced:
 			for _, i := range d.List.Items {
-				s.mutations.AddObject(i.obj)
+				s.mutations.AddObject(i.obj())
 			}
 			if !s.HasSynced() {
 				close(s.synced)

@@ -6,26 +6,11 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
 )
-
-// item is what the engine keeps: anything at all under the key that a KeyFunc
-// made of it. It has no version and no uid of its own, because client-go's
-// stores look at neither: what comes is kept.
-type item struct {
-	key string
-	obj any
-}
-
-func (i item) GetNamespace() string         { return "" }
-func (i item) GetName() string              { return i.key }
-func (i item) GetUID() types.UID            { return "" }
-func (i item) GetResourceVersion() string   { return "" }
-func (i item) GetLabels() map[string]string { return nil }
 
 // store is a cache.Indexer and a cache.TransactionStore over the engine's
 // indexer. Readers do not delay writers.
@@ -64,7 +49,7 @@ func NewIndexer(keyFunc cache.KeyFunc, indexers cache.Indexers, opts ...cache.St
 
 func newStore(keyFunc cache.KeyFunc, indexers cache.Indexers, opts []cache.StoreOption) *store {
 	s := &store{
-		ix:       indexer.New(indexer.Options[item]{Literal: true}),
+		ix:       indexer.New(indexer.Options[item]{Literal: true, Same: sameVersion}),
 		keyOf:    keyFunc,
 		indexers: cache.Indexers{},
 	}
@@ -102,20 +87,40 @@ func (s *store) take(obj any) (any, error) {
 // the objects, so that whoever reads it finds at least what it promises.
 func (s *store) apply(deltas ...delta.Delta[item]) {
 	s.ix.Apply(deltas)
-	for i := range deltas {
-		switch d := &deltas[i]; d.Type {
-		case delta.Replaced, delta.Bookmark:
-			s.version = d.List.ResourceVersion
-		case delta.Sync:
-		default:
-			if o, err := meta.Accessor(d.Object.obj); err == nil {
-				s.version = o.GetResourceVersion()
-			}
+	for i := len(deltas) - 1; i >= 0; i-- {
+		if version, ok := versionOf(&deltas[i]); ok {
+			s.version = version
+			break
 		}
 	}
 	if s.shadow != nil {
 		s.shadow.Bookmark(s.version) // for its gauge
 	}
+}
+
+// versionOf is the version that a delta leads to, if it has one.
+func versionOf(d *delta.Delta[item]) (string, bool) {
+	switch d.Type {
+	case delta.Replaced, delta.Bookmark:
+		return d.List.ResourceVersion, true
+	case delta.Sync:
+		return "", false
+	}
+	o, err := meta.Accessor(d.Object.obj())
+	if err != nil {
+		return "", false
+	}
+	return o.GetResourceVersion(), true
+}
+
+// sameVersion says that an update brought the version that was held.
+func sameVersion(old, new item) bool {
+	was, err := meta.Accessor(old.obj())
+	if err != nil {
+		return false
+	}
+	is, err := meta.Accessor(new.obj())
+	return err == nil && was.GetResourceVersion() == is.GetResourceVersion()
 }
 
 // follow applies what the source of an informer says.
@@ -142,7 +147,7 @@ func (s *store) set(obj any) error {
 	if obj, err = s.take(obj); err != nil {
 		return err
 	}
-	s.apply(delta.Delta[item]{Type: delta.Updated, Object: item{key, obj}, Quiet: true})
+	s.apply(delta.Delta[item]{Type: delta.Updated, Object: itemOf(key, obj), Quiet: true})
 	return nil
 }
 
@@ -154,7 +159,7 @@ func (s *store) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(delta.Delta[item]{Type: delta.Deleted, Object: item{key, obj}, Quiet: true})
+	s.apply(delta.Delta[item]{Type: delta.Deleted, Object: itemOf(key, obj), Quiet: true})
 	return nil
 }
 
@@ -172,7 +177,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if obj, err = s.take(obj); err != nil {
 			return err
 		}
-		items = append(items, item{key, obj})
+		items = append(items, itemOf(key, obj))
 	}
 	s.apply(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: resourceVersion}, Quiet: true})
 	return nil
@@ -190,7 +195,7 @@ func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 			errs = append(errs, err)
 			continue
 		}
-		d := delta.Delta[item]{Type: delta.Updated, Object: item{key, txn.Object}, Quiet: true}
+		d := delta.Delta[item]{Type: delta.Updated, Object: itemOf(key, txn.Object), Quiet: true}
 		if txn.Type == cache.TransactionTypeDelete {
 			d.Type = delta.Deleted
 		}
@@ -230,7 +235,7 @@ func (s *store) List() []any {
 	defer view.Release()
 	out := make([]any, 0, view.Len())
 	for _, i := range view.All() {
-		out = append(out, i.obj)
+		out = append(out, i.obj())
 	}
 	return out
 }
@@ -258,7 +263,7 @@ func (s *store) Get(obj any) (any, bool, error) {
 // GetByKey returns what is under key.
 func (s *store) GetByKey(key string) (any, bool, error) {
 	i, ok := s.ix.Get(key)
-	return i.obj, ok, nil
+	return i.obj(), ok, nil
 }
 
 var errConflict = errors.New("indexer conflict")
