@@ -14,7 +14,8 @@
 // type of a kind, *unstructured.Unstructured for any resource at all, or
 // *metav1.PartialObjectMetadata for metadata only, in which case the server sends
 // no more than that. Objects carry their kind and apiVersion. managedFields are
-// dropped unless [KeepManagedFields] asks for them.
+// dropped unless [KeepManagedFields] asks for them. An informer may also keep what
+// a list and watch of the caller's bring, see [NewFromSource].
 //
 // With [Compact], what is kept is the encoding, compressed, and an object is
 // decoded when it is read: slower, and a tenth of the memory.

@@ -172,7 +172,6 @@ func (e *stored[T, S]) run(opts func(source.Target) reflector.Options) parts {
 				return
 			}
 			e.store.Apply(deltas)
-			clear(deltas)
 		}
 	}}
 	for _, src := range *e.sources.Load() {

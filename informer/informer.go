@@ -22,6 +22,7 @@ import (
 type Informer[T Object] struct {
 	opts   *options
 	engine engine[T]
+	own    bool // the source is the caller's, not a cluster
 	labels labelIndexes
 
 	turn     chan struct{} // holds one: whoever starts, empties or reconnects the informer
@@ -65,13 +66,21 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if err := e.connect(c); err != nil {
 		return nil, err
 	}
-	return &Informer[T]{opts: o, engine: e, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}, nil
+	return newInformer(o, e), nil
+}
+
+func newInformer[T Object](o *options, e engine[T]) *Informer[T] {
+	return &Informer[T]{opts: o, engine: e, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}
 }
 
 // SetCluster stops and empties the informer, as [Informer.Empty] does, and
 // makes it one of another cluster, or of the same one reached by another
 // kubeconfig. Handlers, indexes and options stay. Start it again to go on.
+// One made with [NewFromSource] is of no cluster: that is an error.
 func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) error {
+	if inf.own {
+		return fmt.Errorf("informer of %s: it has a source of its own and cannot be made one of cluster %s", inf.target(), c.Name())
+	}
 	if err := inf.take(ctx); err != nil {
 		return err
 	}
@@ -176,7 +185,7 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	r := &run{silent: make(chan struct{}), done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(runCtx)
 	work := inf.engine.run(func(target source.Target) reflector.Options {
-		opts := reflector.Options{PageSize: inf.opts.pageSize, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
+		opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.own, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
 		if len(inf.opts.namespaces) > 1 {
 			opts.Scope = target.Namespace
 		}

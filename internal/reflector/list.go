@@ -56,7 +56,6 @@ func (r *Reflector[T]) watchList(ctx context.Context) (initial bool, err error) 
 	opts := source.WatchOptions{InitialEvents: true, TimeoutSeconds: int64(watchMinutes / time.Second)}
 	err = r.src.Watch(stream, opts, func(e source.Event[T]) error {
 		if !initial {
-			r.contact()
 			r.push(e)
 			return nil
 		}
