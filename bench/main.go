@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-var lines = []line{fanOut(1, 5), fanOut(4, 12), fanOut(16, 35), firstSync, replaySync, reads}
+var lines = []line{fanOut(1, 5), fanOut(4, 12), fanOut(16, 35), latency, firstSync, replaySync, reads}
 
 func main() {
 	var o options

@@ -102,11 +102,7 @@ func (l line) child(ctx context.Context, name, profile string) error {
 	if err != nil {
 		return err
 	}
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return err
-	}
-	got["CPU s"] = seconds(usage.Utime) + seconds(usage.Stime)
+	got["CPU s"] = cpu()
 	// Not rusage's maximum: that one is inherited from the parent.
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -119,6 +115,13 @@ func (l line) child(ctx context.Context, name, profile string) error {
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(got)
+}
+
+// cpu is the time this process has been computing for, in seconds.
+func cpu() float64 {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail: the arguments are right
+	return seconds(usage.Utime) + seconds(usage.Stime)
 }
 
 func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
