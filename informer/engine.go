@@ -255,7 +255,7 @@ func (f followed[T, S]) run(ctx context.Context, drain bool, tell func(Event[T])
 	f.Run(ctx, drain, func(e processor.Event[S]) bool {
 		out := Event[T]{
 			Type: EventType(e.Type), Object: f.expand(e.Object),
-			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.Version,
+			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.ResourceVersion,
 		}
 		if e.Type == processor.Sync {
 			out.Old = out.Object

@@ -353,7 +353,7 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 		return
 	}
 	old := s.newest.Load().object
-	if same(old, o) || stale(old, o, rv) {
+	if !newer(old, rv) && (same(old, o) || stale(old, o, rv)) {
 		return // told already
 	}
 	ix.advance(o.GetNamespace(), rv)
@@ -610,6 +610,13 @@ func (ix *Indexer[T]) account(o T, sign int64) {
 func (ix *Indexer[T]) advance(namespace string, rv uint64) {
 	ix.scopes.advance(namespace, rv)
 	ix.rv = ix.scopes.version()
+}
+
+// newer says that version is is certainly later than the one held: which nearly
+// all are, and which is quicker to find out than that they are not.
+func newer[T object.Object](held T, is uint64) bool {
+	was := object.Version(held.GetResourceVersion())
+	return 0 < was && was < is
 }
 
 // same says that a and b are one version of one object.

@@ -27,16 +27,15 @@ const (
 	Bookmark = Deleted + 3 // nothing happened up to Version; no object
 )
 
-// Event is one piece of news for a follower.
+// Event is one piece of news for a follower. It is a few words, since it is made
+// for each follower anew; what it points at is shared, and must not be changed.
 type Event[T object.Object] struct {
-	Type        Type
-	Object, Old T
-	Initial     bool   // of the initial list
-	Unseen      bool   // a deletion found out later
-	Same        bool   // an update that changes nothing, by the store's own Same
-	Resumable   bool   // a follower that comes back to Version misses nothing
-	Folded      bool   // stands for several events, or comes out of turn among such
-	Version     uint64 // of the store once the event had happened
+	// Event has the Object, its Old state, the ResourceVersion of the store once
+	// it had happened, and whether it is Initial, Unseen or the Same. Never nil.
+	*indexer.Event[T]
+	Type      Type // instead of that of Event
+	Resumable bool // a follower that comes back to ResourceVersion misses nothing
+	Folded    bool // stands for several events, or comes out of turn among such
 	// Seq is the number of changes of the store before this one, for Added,
 	// Updated and Deleted from the log.
 	Seq uint64
@@ -335,8 +334,14 @@ func (f *Follower[T]) beginResync() {
 // tellView tells the pinned state. It returns false if it was interrupted.
 func (f *Follower[T]) tellView(tell func(Event[T]) bool) bool {
 	f.many = f.view.Len() >= inOneGo
+	var room []indexer.Event[T]
 	for key, o := range f.view.From("", f.after) {
-		e := Event[T]{Type: Added, Object: o, Initial: true, Version: f.view.ResourceVersion}
+		if len(room) == 0 {
+			room = make([]indexer.Event[T], min(f.view.Len(), inOneGo))
+		}
+		e := Event[T]{Event: &room[0], Type: Added}
+		room = room[1:]
+		e.Object, e.ResourceVersion, e.Initial = o, f.view.ResourceVersion, true
 		if f.resyncs {
 			e.Type, e.Old, e.Initial = Sync, o, false
 		}
@@ -351,6 +356,11 @@ func (f *Follower[T]) tellView(tell func(Event[T]) bool) bool {
 	return !initial || !synced || f.tellSynced(version, tell)
 }
 
+// about is an event that is of no object.
+func about[T object.Object](t Type, version uint64) Event[T] {
+	return Event[T]{Event: &indexer.Event[T]{ResourceVersion: version}, Type: t, Resumable: true}
+}
+
 func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool {
 	if f.synced {
 		return true
@@ -358,7 +368,7 @@ func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool 
 	f.synced = true
 	defer close(f.hasSynced) // also if it panics: it has been told
 	f.many = false
-	return tell(Event[T]{Type: Synced, Resumable: true, Version: version})
+	return tell(about[T](Synced, version))
 }
 
 // tellBatch tells the current batch, and moves on behind it. It returns false
@@ -385,11 +395,7 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 			// are resumable behind the second.
 			resumable = last || events[i+1].ResourceVersion != e.ResourceVersion
 		}
-		if !tell(Event[T]{
-			Type: Type(e.Type), Object: e.Object, Old: e.Old,
-			Initial: e.Initial, Unseen: e.Unseen, Same: e.Same, Resumable: resumable, Folded: folded,
-			Version: e.ResourceVersion, Seq: begin + uint64(i),
-		}) {
+		if !tell(Event[T]{Event: e, Type: Type(e.Type), Resumable: resumable, Folded: folded, Seq: begin + uint64(i)}) {
 			return false
 		}
 	}
@@ -400,7 +406,7 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 		return f.tellSynced(b.End.ResourceVersion, tell)
 	}
 	if f.opts.Bookmarks && len(events) == 0 && changes {
-		return tell(Event[T]{Type: Bookmark, Resumable: true, Version: b.End.ResourceVersion})
+		return tell(about[T](Bookmark, b.End.ResourceVersion))
 	}
 	return true
 }

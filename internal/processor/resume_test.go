@@ -22,9 +22,9 @@ func follow(t *testing.T, f *processor.Follower[*meta]) (told []string) {
 	go func() {
 		defer close(done)
 		f.Run(ctx, false, func(e processor.Event[*meta]) bool {
-			s := fmt.Sprintf("%d@%d", e.Type, e.Version)
+			s := fmt.Sprintf("%d@%d", e.Type, e.ResourceVersion)
 			if e.Object != nil {
-				s = fmt.Sprintf("%d %s@%d", e.Type, e.Object.Name, e.Version)
+				s = fmt.Sprintf("%d %s@%d", e.Type, e.Object.Name, e.ResourceVersion)
 			}
 			if e.Resumable {
 				s += " resumable"
