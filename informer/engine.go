@@ -72,6 +72,8 @@ type snapshot[T Object] interface {
 type follower[T Object] interface {
 	HasSynced() <-chan struct{}
 	run(ctx context.Context, drain bool, tell func(Event[T]) bool)
+	// call is run for functions, of which at says what they are told.
+	call(ctx context.Context, drain bool, to Handlers[T], at *EventType)
 	Release()
 	Status() processor.Status
 }
@@ -263,5 +265,27 @@ func (f followed[T, S]) run(ctx context.Context, drain bool, tell func(Event[T])
 			out.Old = f.expand(e.Old)
 		}
 		return tell(out)
+	})
+}
+
+// call does what Handlers.Handle does, without making an Event, nor an object that
+// no function asks for.
+func (f followed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at *EventType) {
+	f.Run(ctx, drain, func(e processor.Event[S]) bool {
+		*at = EventType(e.Type)
+		switch {
+		case e.Type == processor.Added && to.Add != nil:
+			to.Add(f.expand(e.Object), e.Initial)
+		case e.Type == processor.Updated && to.Update != nil:
+			to.Update(f.expand(e.Old), f.expand(e.Object))
+		case e.Type == processor.Sync && to.Update != nil:
+			obj := f.expand(e.Object)
+			to.Update(obj, obj)
+		case e.Type == processor.Deleted && to.Delete != nil:
+			to.Delete(f.expand(e.Object))
+		case e.Type == processor.Synced && to.Synced != nil:
+			to.Synced()
+		}
+		return true
 	})
 }

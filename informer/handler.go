@@ -237,6 +237,10 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", at.String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
+		if functions, ok := h.(Handlers[T]); ok { // which need no Event made for each
+			f.call(ctx, drain, functions, &at)
+			return true
+		}
 		f.run(ctx, drain, func(e Event[T]) bool {
 			at = e.Type
 			h.Handle(e)

@@ -206,11 +206,7 @@ const inOneGo = 64
 // yield panics, the next Run goes on with the next event.
 func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) bool) {
 	tell := func(e Event[T]) bool {
-		// What others see is set before the event is told, but not for each of
-		// many: that would be a third of what it takes to tell one.
-		if f.count++; !f.many || f.count%inOneGo == 0 {
-			f.delivered.Store(f.count)
-		}
+		f.counted()
 		return yield(e) && ctx.Err() == nil
 	}
 	defer func() { f.delivered.Store(f.count) }()
@@ -240,7 +236,7 @@ func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) 
 			f.current = f.take()
 		}
 		if f.current != nil {
-			if !f.tellBatch(tell) {
+			if !f.tellBatch(ctx, yield, tell) {
 				return
 			}
 			continue
@@ -331,6 +327,14 @@ func (f *Follower[T]) beginResync() {
 	f.upcoming, f.current = f.backlog.jump(f.ix)
 }
 
+// counted counts an event before it is told. Others see that at once, unless it is
+// one of many: that would be a third of what it takes to tell one.
+func (f *Follower[T]) counted() {
+	if f.count++; !f.many || f.count%inOneGo == 0 {
+		f.delivered.Store(f.count)
+	}
+}
+
 // tellView tells the pinned state. It returns false if it was interrupted.
 func (f *Follower[T]) tellView(tell func(Event[T]) bool) bool {
 	f.many = f.view.Len() >= inOneGo
@@ -372,8 +376,8 @@ func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool 
 }
 
 // tellBatch tells the current batch, and moves on behind it. It returns false
-// if it was interrupted.
-func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
+// if it was interrupted. It does what tell does by itself, since it does it most.
+func (f *Follower[T]) tellBatch(ctx context.Context, yield, tell func(Event[T]) bool) bool {
 	b := f.current
 	events, changes, folded := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded
 	begin := b.End.Seq - uint64(len(events))
@@ -395,7 +399,8 @@ func (f *Follower[T]) tellBatch(tell func(Event[T]) bool) bool {
 			// are resumable behind the second.
 			resumable = last || events[i+1].ResourceVersion != e.ResourceVersion
 		}
-		if !tell(Event[T]{Event: e, Type: Type(e.Type), Resumable: resumable, Folded: folded, Seq: begin + uint64(i)}) {
+		f.counted()
+		if !yield(Event[T]{Event: e, Type: Type(e.Type), Resumable: resumable, Folded: folded, Seq: begin + uint64(i)}) || ctx.Err() != nil {
 			return false
 		}
 	}
