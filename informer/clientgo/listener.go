@@ -87,9 +87,16 @@ func (l *listener) start(ctx context.Context, done *sync.WaitGroup) {
 // false, the event is lost, and the next run goes on with the next one.
 func (l *listener) run(ctx context.Context) (over bool) {
 	defer utilruntime.HandleCrashWithLogger(l.logger)
+	update := l.handler.OnUpdate
+	if functions, ok := l.handler.(cache.ResourceEventHandlerFuncs); ok && functions.UpdateFunc != nil {
+		update = functions.UpdateFunc // what OnUpdate would call
+	}
 	l.follower.Run(ctx, false, func(e processor.Event[item]) bool {
-		if e.Type != processor.Updated || !e.Same || l.syncing(e.Seq) {
+		switch {
+		case e.Type != processor.Updated:
 			deliver(l.handler, e)
+		case !e.Same || l.syncing(e.Seq):
+			update(e.Old.obj(), e.Object.obj())
 		}
 		return true
 	})
