@@ -147,7 +147,9 @@ func KeepManagedFields() Option {
 // Unshared keeps each object of a Go type by itself. Otherwise equal parts of
 // objects are the same memory: containers, volumes, labels and whatever else the
 // pods of a ReplicaSet have in common, which halves the heap or better and cannot
-// be seen by those who only read. It costs about a third more time to decode.
+// be seen by those who only read. Objects of built-in kinds are decoded faster
+// for it, since what is known is not decoded again; those of other kinds take about
+// a third more time.
 func Unshared() Option {
 	return func(o *options) error { o.unshared = true; return nil }
 }

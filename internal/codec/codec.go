@@ -70,7 +70,7 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 		if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[runtime.Object]()) || !t.Implements(reflect.TypeFor[metav1.Object]()) {
 			return nil, fmt.Errorf("objects cannot be kept as %s: it must be a pointer to the Go type of a Kubernetes kind, *unstructured.Unstructured or *metav1.PartialObjectMetadata", t)
 		}
-		codec = typed[T]{gvk: gvk, opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
+		codec = typed[T]{gvk: gvk, apiVersion: gvk.GroupVersion().String(), opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
 	}
 	return codec.(Codec[T]), nil
 }
@@ -116,21 +116,33 @@ func (c *transformed[T]) Decode(format Format, raw []byte) (T, error) {
 }
 
 // Shared is a codec whose objects, if they are of a Go type, have equal parts in
-// common with those made before. They must not be modified any more.
+// common with those made before. They must not be modified any more. Built-in kinds
+// are decoded by the table itself, unless they are transformed first: see
+// [share.Table.Decode].
 func Shared[T any](c Codec[T], table *share.Table) Codec[T] {
 	switch any(*new(T)).(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *Raw:
 		return c
 	}
-	return shared[T]{c, table}
+	out := shared[T]{Codec: c, table: table}
+	out.typed, _ = c.(typed[T])
+	return out
 }
 
 type shared[T any] struct {
 	Codec[T]
+	typed typed[T] // if Codec is one: nothing changes its objects before they are shared
 	table *share.Table
 }
 
 func (c shared[T]) Decode(format Format, raw []byte) (T, error) {
+	if c.typed.protobuf && format == Protobuf {
+		out := reflect.New(c.typed.elem).Interface()
+		if c.table.Decode(raw, out, !c.typed.opts.KeepManagedFields) {
+			c.typed.finish(out)
+			return out.(T), nil
+		}
+	}
 	o, err := c.Codec.Decode(format, raw)
 	if err == nil {
 		c.table.Object(o)
@@ -140,10 +152,11 @@ func (c shared[T]) Decode(format Format, raw []byte) (T, error) {
 
 // typed keeps objects as the Go type of their kind.
 type typed[T any] struct {
-	gvk      schema.GroupVersionKind
-	opts     Options
-	elem     reflect.Type
-	protobuf bool
+	gvk        schema.GroupVersionKind
+	apiVersion string
+	opts       Options
+	elem       reflect.Type
+	protobuf   bool
 }
 
 func (c typed[T]) Accept(bool) string {
@@ -159,8 +172,19 @@ func (c typed[T]) Decode(format Format, raw []byte) (T, error) {
 		var none T
 		return none, err
 	}
-	finish(out.(object), c.gvk, c.opts)
+	c.finish(out)
 	return out.(T), nil
+}
+
+func (c typed[T]) finish(out any) {
+	if meta, ok := out.(object).GetObjectKind().(*metav1.TypeMeta); ok {
+		meta.Kind, meta.APIVersion = c.gvk.Kind, c.apiVersion // which makes no new string
+		if !c.opts.KeepManagedFields {
+			out.(object).SetManagedFields(nil)
+		}
+		return
+	}
+	finish(out.(object), c.gvk, c.opts)
 }
 
 // dynamic keeps objects of any kind as nested maps.

@@ -3,9 +3,16 @@
 // every level. Pods of one ReplicaSet differ in their names, addresses and
 // times; nearly all the rest is the same.
 //
-// It works from the leaves up. Once the parts of a part are the same memory
-// wherever they are equal, two equal parts are equal byte by byte, pointers and
-// all, so that a part is compared by hashing its memory and never by walking it.
+// There are two ways. [Table.Decode] reads protobuf, for the types of Kubernetes'
+// own modules: before it decodes a part it looks whether it has decoded the same
+// bytes before, and takes what came of them. So a part that is known costs a
+// hash, and no garbage. It knows of types what their struct tags tell, decodes
+// what Kubernetes writes, and leaves everything else to the type's own Unmarshal.
+//
+// [Table.Object] takes an object that somebody else has decoded. It works from
+// the leaves up. Once the parts of a part are the same memory wherever they are
+// equal, two equal parts are equal byte by byte, pointers and all, so that a part
+// is compared by hashing its memory and never by walking it.
 //
 // A part is remembered the second time it is seen: what is unique, a pod's name
 // or its IP, costs one slot in a small table of hashes. What is remembered is
@@ -25,6 +32,8 @@ import (
 // Table remembers parts. It is safe for concurrent use. The zero value is not
 // usable, see [New].
 type Table struct {
+	memo *memo // for Decode
+
 	seed maphash.Seed
 
 	mu    sync.Mutex
@@ -47,14 +56,15 @@ const (
 
 // New returns an empty table.
 func New() *Table {
-	return &Table{seed: maphash.MakeSeed(), seen: make([]uint32, 1<<seenBits), parts: map[uint64]part{}}
+	return &Table{memo: newMemo(), seed: maphash.MakeSeed(), parts: map[uint64]part{}}
 }
 
 // Forget forgets everything. Objects keep what they have in common.
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.seen)
+	t.memo.forget()
+	t.seen = nil
 	t.parts, t.older = map[uint64]part{}, nil
 }
 
@@ -172,6 +182,9 @@ func (t *Table) known(hash uint64) (part, bool) {
 
 // again reports whether a hash has been seen lately.
 func (t *Table) again(hash uint64) bool {
+	if t.seen == nil { // many tables never come here
+		t.seen = make([]uint32, 1<<seenBits)
+	}
 	slot := &t.seen[hash&(1<<seenBits-1)]
 	tag := uint32(hash>>32) | 1
 	if *slot == tag {
@@ -186,4 +199,12 @@ func (t *Table) remember(hash uint64, p part) {
 		t.parts, t.older = map[uint64]part{}, t.parts
 	}
 	t.parts[hash] = p
+}
+
+// Remembered is how many parts [Table.Decode] has at hand, and the bytes of their
+// encodings.
+func (t *Table) Remembered() (parts, bytes int) {
+	t.memo.mu.Lock()
+	defer t.memo.mu.Unlock()
+	return t.memo.count, t.memo.bytes
 }
