@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,9 @@ type controller struct {
 	stop      func()                                     // when the context ends
 	process   func(context.Context)                      // until the context ends
 	synced    cache.DoneChecker
+	loop      *loop // nil: queue, store and processing are the caller's
+	id        cache.InformerNameAndResource
+	news      news // of the status
 
 	mu        sync.Mutex
 	reflector *reflector
@@ -49,6 +53,7 @@ func (c *controller) RunWithContext(ctx context.Context) {
 	opts.Logger = &logger
 	r := newReflectorWithOptions(c.lw, c.example, c.open(ctx), opts)
 	c.configure(r)
+	r.Changed = c.news.announce
 	c.mu.Lock()
 	c.reflector = r
 	c.mu.Unlock()
@@ -150,6 +155,11 @@ func NewTransformingIndexerInformer(lw cache.ListerWatcher, objType runtime.Obje
 // controller (client-go's the_real_fifo.go, defaultBatchSize).
 const maxBatch = 1000
 
+// maxQueued is how many changes may wait for the one handler of a controller
+// before no more are read from the source. client-go's queue takes none while the
+// handler is at one, or 2,000.
+const maxQueued = 2 * maxBatch
+
 // loop is the processing of an informer with one handler.
 type loop struct {
 	store    *store
@@ -159,6 +169,8 @@ type loop struct {
 	metrics  metrics
 	synced   chan struct{}
 	pending  []delta.Delta[item] // popped and not taken in yet
+	waiting  atomic.Int64        // how many those are
+	popped   news                // there may be room in the queue
 	listed   bool                // the first list has been taken in
 }
 
@@ -176,9 +188,10 @@ func newInformer(options cache.InformerOptions) (*store, cache.Controller) {
 		lw: options.ListerWatcher, example: options.ObjectType,
 		options:   cache.ReflectorOptions{ResyncPeriod: options.ResyncPeriod, MinWatchTimeout: options.MinWatchTimeout},
 		configure: func(*reflector) {},
-		open: func(context.Context) cache.ReflectorStore {
-			return &inlet{queue: l.queue, transform: options.Transform}
+		open: func(ctx context.Context) cache.ReflectorStore {
+			return &inlet{queue: l.queue, transform: options.Transform, room: func() { l.waitForRoom(ctx) }}
 		},
+		loop: l, id: options.Identifier,
 		stop:    l.queue.Close,
 		process: l.run,
 		synced:  checker{fmt.Sprintf("Informer %T", options.ObjectType), l.synced},
@@ -195,10 +208,12 @@ func (l *loop) run(ctx context.Context) {
 				return
 			}
 			l.pending = deltas
+			l.popped.announce()
 		}
 		n := together(l.pending)
 		batch := l.pending[:n]
 		l.pending = l.pending[n:]
+		l.waiting.Store(int64(len(l.pending)))
 		done := l.metrics.batch(len(l.pending) + n)
 		if batch[0].Type == delta.Sync {
 			l.follower.Resync()
@@ -208,6 +223,22 @@ func (l *loop) run(ctx context.Context) {
 		l.listed = l.listed || batch[0].Type == delta.Replaced
 		l.tellAll(ctx)
 		done()
+	}
+}
+
+// waitForRoom keeps a source waiting that is far ahead of the handler, until ctx
+// ends: it then reads no more from its connection, as with client-go's queue.
+func (l *loop) waitForRoom(ctx context.Context) {
+	for l.queue.Len() >= maxQueued {
+		popped := l.popped.changed()
+		if l.queue.Len() < maxQueued {
+			return
+		}
+		select {
+		case <-popped:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

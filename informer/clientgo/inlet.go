@@ -14,6 +14,7 @@ type inlet struct {
 	queue     *delta.Queue[item]
 	transform cache.TransformFunc // nil: none
 	pending   []delta.Delta[item] // of a watch, to be flushed
+	room      func()              // waits until the queue may grow; nil: it always may
 }
 
 var (
@@ -43,9 +44,16 @@ func (in *inlet) push(t delta.Type, obj any) error {
 
 // flush hands on what a watch has brought.
 func (in *inlet) flush() {
+	in.waitForRoom()
 	in.queue.Push(in.pending...)
 	clear(in.pending)
 	in.pending = in.pending[:0]
+}
+
+func (in *inlet) waitForRoom() {
+	if in.room != nil {
+		in.room()
+	}
 }
 
 func (in *inlet) Add(obj any) error    { return in.push(delta.Added, obj) }
@@ -73,6 +81,7 @@ func (in *inlet) replace(items []item, version string) {
 }
 
 func (in *inlet) Resync() error {
+	in.waitForRoom()
 	in.queue.Push(delta.Delta[item]{Type: delta.Sync})
 	return nil
 }

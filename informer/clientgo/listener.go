@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -26,6 +27,10 @@ type listener struct {
 	handler  cache.ResourceEventHandler
 	name     string
 	logger   klog.Logger
+
+	untold    atomic.Uint64 // events of the follower's that the handler was not told
+	panics    atomic.Uint64
+	lastPanic atomic.Pointer[string]
 
 	mu        sync.Mutex
 	requested time.Duration // the resync period asked for
@@ -86,7 +91,7 @@ func (l *listener) start(ctx context.Context, done *sync.WaitGroup) {
 // the program or is logged, as utilruntime.ReallyCrash says; then run returns
 // false, the event is lost, and the next run goes on with the next one.
 func (l *listener) run(ctx context.Context) (over bool) {
-	defer utilruntime.HandleCrashWithLogger(l.logger)
+	defer utilruntime.HandleCrashWithLogger(l.logger, l.panicked)
 	update := l.handler.OnUpdate
 	if functions, ok := l.handler.(cache.ResourceEventHandlerFuncs); ok && functions.UpdateFunc != nil {
 		update = functions.UpdateFunc // what OnUpdate would call
@@ -97,6 +102,8 @@ func (l *listener) run(ctx context.Context) (over bool) {
 			deliver(l.handler, e)
 		case !e.Same || l.syncing(e.Seq):
 			update(e.Old.obj(), e.Object.obj())
+		default:
+			l.untold.Add(1)
 		}
 		return true
 	})
@@ -116,6 +123,13 @@ func (l *listener) stop() {
 	}
 	l.follower.Release()
 	close(l.finished)
+}
+
+// panicked notes a panic that the program survives.
+func (l *listener) panicked(_ context.Context, value any) {
+	what := fmt.Sprint(value)
+	l.lastPanic.Store(&what)
+	l.panics.Add(1)
 }
 
 // deliver calls the function of a handler that an event is for, if there is one.

@@ -4,22 +4,22 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidings-io/tidings/informer/clientgo/internal/adopt"
 )
 
 // metrics are what client-go's queue reports of itself (informer_metrics.go):
-// how much waits and how long taking it in takes. The provider that
-// cache.SetInformerMetricsProvider sets can be asked by client-go alone; only
-// the gauge of the store's version gets there, see storeMetrics.
+// how much waits and how long taking it in takes.
 type metrics struct {
-	queued  cache.GaugeMetric
+	id      cache.InformerNameAndResource
+	queued  cache.GaugeMetric // nil: nobody looks
 	latency cache.HistogramMetric
 }
 
 func newMetrics(id cache.InformerNameAndResource, provider cache.InformerMetricsProvider) metrics {
-	if provider == nil || !id.Reserved() {
-		return metrics{}
-	}
-	return metrics{provider.NewQueuedItemMetric(id), provider.NewProcessingLatencyMetric(id)}
+	m := metrics{id: id}
+	m.queued, m.latency = adopt.QueueMetrics(id, provider)
+	return m
 }
 
 // batch notes that n deltas are taken in; the function it returns, that they

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
+
+	"github.com/tidings-io/tidings/informer"
 )
 
 // The steps of a history: what happens on the server.
@@ -193,6 +195,9 @@ func (m *machine) settle(t *rapid.T) {
 	want := m.server.newest()
 	if have := m.holds(); !maps.Equal(have, want) || !m.control.HasSynced() {
 		t.Fatalf("the store holds %v, the server %v; synced: %t", have, want, m.control.HasSynced())
+	}
+	if m.ours && m.status().Phase != informer.Watching {
+		t.Fatalf("all is well and the status is %+v", m.status())
 	}
 	before := map[*witness]int{}
 	for _, w := range m.handled {

@@ -13,6 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
+
+	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/informer/clientgo"
 )
 
 // TestModel runs random histories of the shared informer and of the controller
@@ -20,7 +23,7 @@ import (
 // every way that the protocol knows; handlers come and go and are slow.
 //
 // It does so on client-go's and on ours, so that the model itself is tried. The
-// last three promises in this list are ours alone.
+// last four promises in this list are ours alone.
 //
 // At every step, whatever has gone wrong:
 //   - the store is the state the server had at LastSyncResourceVersion, which
@@ -34,6 +37,7 @@ import (
 //     they have synced, and not before;
 //   - a handler that is removed is told nothing more;
 //   - resyncs are told to those who asked for them;
+//   - the status says how many objects there are and that nobody is behind;
 //   - objects, keys and what an index finds are in the order of the keys;
 //   - everything has been transformed once;
 //   - no failure is followed by a hail of requests.
@@ -225,6 +229,12 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	m.checkIndexes(t, have)
+	if m.ours {
+		s := m.status()
+		if s.Objects != len(have) || s.Synced != m.control.HasSynced() || len(s.Handlers) != len(m.handled) || !held && m.running() && s.Lag > 0 {
+			t.Fatalf("it holds %v and says %+v", have, s)
+		}
+	}
 	for _, w := range m.handled {
 		if wrong := w.verdict(); wrong != "" {
 			t.Fatal(wrong)
@@ -239,6 +249,11 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("%s has synced: %t, the informer: %t", w.name, w.synced(), m.control.HasSynced())
 		}
 	}
+}
+
+func (m *machine) status() informer.Status {
+	state, _ := clientgo.Observe(m.control)
+	return state.Status()
 }
 
 // checkIndexes compares whatever the store can be asked with a scan of its list.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,8 @@ import (
 	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
 // The rhythm of client-go's reflector.go.
@@ -50,6 +53,7 @@ const (
 // lists; people who bring a ListerWatcher, its fake clients and their tests
 // count on these.
 type reflector struct {
+	native.Board
 	name        string
 	description string
 	lw          cache.ListerWatcherWithContext
@@ -74,6 +78,10 @@ type reflector struct {
 	version     string // the last one seen: where a watch goes on
 	unavailable bool   // the server does not know that version any more, or not yet
 	paginated   bool   // even version 0 was answered in pages: there is no watch cache
+
+	denied   bool         // the last error was so; only RunWithContext's goroutine touches it
+	contact  atomic.Int64 // when the server was last heard of, in Unix nanoseconds
+	received atomic.Int64 // objects of the list in progress
 }
 
 // internalFiles are those whose frames do not make a good name for a reflector.
@@ -100,12 +108,17 @@ func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.Re
 		store:        store,
 		wantType:     reflect.TypeOf(example),
 		clock:        opts.Clock,
-		delay:        opts.Backoff.DelayWithReset(opts.Clock, backoffReset),
 		upstream:     upstream,
 		onError:      cache.DefaultWatchErrorHandler,
 		resyncPeriod: opts.ResyncPeriod,
 		minTimeout:   max(minWatchTimeout, opts.MinWatchTimeout),
 		useWatchList: clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw),
+	}
+	delay := opts.Backoff.DelayWithReset(opts.Clock, backoffReset)
+	r.delay = func() time.Duration {
+		wait := delay()
+		r.waiting(wait)
+		return wait
 	}
 	r.maxTimeout = 2 * r.minTimeout
 	if u, ok := example.(*unstructured.Unstructured); ok {
@@ -120,8 +133,10 @@ func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.Re
 func (r *reflector) RunWithContext(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	log.V(3).Info("Starting reflector", "type", r.description, "resyncPeriod", r.resyncPeriod, "reflector", r.name)
+	defer r.Note(func(s *native.Status) { s.Phase = native.Stopped })
 	_ = r.delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
+			r.erred(err)
 			r.onError(ctx, r.upstream, err)
 		}
 		return false, nil
@@ -135,6 +150,8 @@ func (r *reflector) RunWithContext(ctx context.Context) {
 func (r *reflector) ListAndWatchWithContext(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	log.V(3).Info("Listing and watching", "type", r.description, "reflector", r.name)
+	r.received.Store(0)
+	r.Note(func(s *native.Status) { s.Phase, s.Expected = native.Listing, -1 })
 	var stream watch.Interface
 	if r.useWatchList {
 		var err error
@@ -205,6 +222,44 @@ func (r *reflector) backOff(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// waiting notes that the next request is a while off, because of the last error.
+func (r *reflector) waiting(delay time.Duration) {
+	phase := native.Waiting
+	if r.denied {
+		phase = native.Denied
+	}
+	r.Note(func(s *native.Status) { s.Phase, s.Retry = phase, time.Now().Add(delay) })
+}
+
+// erred notes what went wrong.
+func (r *reflector) erred(err error) {
+	r.denied = apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	r.Note(func(s *native.Status) { s.Err, s.ErrTime = err, time.Now(); s.Errors++ })
+}
+
+// watching notes that a stream has been opened.
+func (r *reflector) watching(phase native.Phase) {
+	r.Note(func(s *native.Status) { s.Phase = phase; s.Watches++ })
+}
+
+// setVersion is seen without telling the store, which has been told.
+func (r *reflector) setVersion(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+}
+
+// listed notes that everything has been fetched, as of a version.
+func (r *reflector) listed(version string, objects int) {
+	r.setVersion(version)
+	r.contact.Store(r.clock.Now().UnixNano())
+	r.Note(func(s *native.Status) {
+		s.Phase, s.ResourceVersion = native.Watching, version
+		s.Received, s.Expected = int64(objects), int64(objects)
+		s.Lists++
+	})
 }
 
 // LastSyncResourceVersion is the last version seen.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
 // list fetches everything there is and replaces the store's contents with it.
@@ -61,15 +63,8 @@ func (r *reflector) list(ctx context.Context) error {
 	if err := r.store.Replace(items, about.GetResourceVersion()); err != nil {
 		return fmt.Errorf("unable to sync list result: %w", err)
 	}
-	r.setVersion(about.GetResourceVersion())
+	r.listed(about.GetResourceVersion(), len(items))
 	return nil
-}
-
-// setVersion is seen without telling the store, which has been told.
-func (r *reflector) setVersion(version string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.version = version
 }
 
 // pages lists page by page or in one piece. Pages are asked for where the
@@ -133,6 +128,7 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 			TimeoutSeconds:       r.timeout(),
 		})
 		if err == nil {
+			r.watching(native.Listing)
 			f := feed{r: r, stream: stream, store: staged, initial: true, start: start}
 			f.seen = func(v string, past bool) {
 				if past {
@@ -142,11 +138,12 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 			err = f.run(ctx)
 			if err == nil {
 				r.lost(false)
+				objects := len(staged.items)
 				if err := staged.replace(version); err != nil {
 					stream.Stop()
 					return nil, fmt.Errorf("unable to sync watch-list result: %w", err)
 				}
-				r.setVersion(version)
+				r.listed(version, objects)
 				return stream, nil
 			}
 			stream.Stop()
@@ -157,6 +154,7 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 		case errors.Is(err, errCutShort) && tries == 1:
 		case busy(err):
 			klog.FromContext(ctx).V(2).Info("watch-list failed - backing off", "reflector", r.name, "type", r.description, "err", err)
+			r.erred(err)
 			if !r.backOff(ctx) {
 				return nil, nil
 			}
@@ -167,6 +165,7 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 			again := r.unavailable
 			r.unavailable = true
 			r.mu.Unlock()
+			r.erred(err)
 			if again && !r.backOff(ctx) {
 				return nil, nil
 			}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
 // watch follows stream, or one it opens, and opens the next where one ended in
@@ -50,12 +52,14 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 					return err
 				}
 				log.V(4).Info("Watch failed - backing off", "reflector", r.name, "type", r.description, "err", err)
+				r.erred(err)
 				stream = nil
 				if !r.backOff(ctx) {
 					return nil
 				}
 				continue
 			}
+			r.watching(native.Watching)
 		}
 		f := feed{r: r, stream: stream, store: r.store, start: start, failed: failed}
 		f.seen = func(version string, past bool) {
@@ -67,6 +71,9 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 		stream.Stop()
 		stream = nil
 		retry.After(err)
+		if err != nil && !errors.Is(err, errStopped) {
+			r.erred(err)
+		}
 		switch {
 		case err == nil:
 		case errors.Is(err, errStopped):
@@ -143,6 +150,10 @@ func (f *feed) run(ctx context.Context) error {
 				return err
 			}
 			heard = f.r.clock.Now()
+			f.r.contact.Store(heard.UnixNano())
+			if f.initial {
+				f.r.received.Store(int64(f.events))
+			}
 		}
 	}
 }

@@ -33,6 +33,7 @@ type sharedIndexInformer struct {
 	mutations     cache.MutationDetector
 	clock         clock.Clock
 	synced        chan struct{}
+	news          news // of the status
 
 	mu          sync.Mutex
 	started     bool
@@ -119,6 +120,7 @@ func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 		Logger: &logger, ResyncPeriod: s.resyncCheck, TypeDescription: s.description, Clock: s.clock,
 	})
 	r.ShouldResync = s.shouldResync
+	r.Changed = s.news.announce
 	if s.onError != nil {
 		r.onError = s.onError
 	}

@@ -16,7 +16,7 @@ import (
 // list fetches everything there is: by a WatchList stream, which then goes on
 // as the watch, or page by page.
 func (r *Reflector[T]) list(ctx context.Context) error {
-	r.note(func(s *Status) { s.Phase, s.Received, s.Expected = Listing, 0, -1 })
+	r.Note(func(s *Status) { s.Phase, s.Received, s.Expected = Listing, 0, -1 })
 	if r.plainList || r.opts.PlainLists {
 		r.plainList = false
 		return r.pages(ctx)
@@ -51,7 +51,7 @@ func (r *Reflector[T]) watchList(ctx context.Context) (initial bool, err error) 
 	defer patience.Stop()
 	begun := time.Now()
 	staged := newStage[T]()
-	r.note(func(s *Status) { s.Watches++ })
+	r.Note(func(s *Status) { s.Watches++ })
 
 	opts := source.WatchOptions{InitialEvents: true, TimeoutSeconds: int64(watchMinutes / time.Second)}
 	err = r.src.Watch(stream, opts, func(e source.Event[T]) error {
@@ -71,7 +71,7 @@ func (r *Reflector[T]) watchList(ctx context.Context) (initial bool, err error) 
 		}
 		initial = false
 		r.replace(staged.take(), e.ResourceVersion)
-		r.note(func(s *Status) { s.Phase = Watching })
+		r.Note(func(s *Status) { s.Phase = Watching })
 		// From here on it is a watch, and may be overdue like any other.
 		patience = time.AfterFunc(lasts, func() { cancel(errOverdue) })
 		return nil
@@ -133,7 +133,7 @@ func (r *Reflector[T]) replace(items []T, version string) {
 	r.listed = time.Now()
 	r.version = version // even if there is none: an older one would be wrong
 	var lists uint64
-	r.note(func(s *Status) {
+	r.Note(func(s *Status) {
 		s.Lists++
 		lists, s.ResourceVersion = s.Lists, version
 		s.Received, s.Expected = int64(len(items)), int64(len(items))
@@ -146,7 +146,7 @@ func (r *Reflector[T]) replace(items []T, version string) {
 // progress notes how far a list has come; an unknown total leaves the last
 // one known.
 func (r *Reflector[T]) progress(received, expected int64) {
-	r.note(func(s *Status) {
+	r.Note(func(s *Status) {
 		s.Received = received
 		if expected >= 0 {
 			s.Expected = expected

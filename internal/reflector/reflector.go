@@ -79,7 +79,7 @@ const (
 
 // Reflector drives one source.
 type Reflector[T object.Object] struct {
-	board
+	Board
 	target  source.Target
 	src     source.Source[T]
 	queue   *delta.Queue[T]
@@ -104,7 +104,7 @@ func New[T object.Object](target source.Target, src source.Source[T], queue *del
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reflector[T]{board: board{changed: opts.Changed}, target: target, src: src, queue: queue, opts: opts, log: opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String())}
+	return &Reflector[T]{Board: Board{Changed: opts.Changed}, target: target, src: src, queue: queue, opts: opts, log: opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String())}
 }
 
 // RefusedError ends a reflector that never got going: the server understood
@@ -125,7 +125,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // ever granted it; once it has, refusals are waited out like everything else.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	r.reset()
-	defer r.note(func(s *Status) {
+	defer r.Note(func(s *Status) {
 		if s.Phase != Refused {
 			s.Phase = Stopped
 		}
@@ -144,7 +144,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 			continue
 		}
 		if refused := r.refused(err); refused != nil {
-			r.note(func(s *Status) { s.Phase, s.Err, s.ErrTime = Refused, refused, time.Now() })
+			r.Note(func(s *Status) { s.Phase, s.Err, s.ErrTime = Refused, refused, time.Now() })
 			return refused
 		}
 		if err := r.recover(ctx, err); err != nil {
@@ -160,7 +160,7 @@ func (r *Reflector[T]) reset() {
 	r.version = r.opts.From
 	r.listed, r.failed = time.Time{}, time.Time{}
 	r.resetBackoff()
-	r.note(func(s *Status) {
+	r.Note(func(s *Status) {
 		*s = Status{Phase: Listing, ResourceVersion: r.version, Expected: -1}
 		if !r.wantList {
 			s.Phase = Watching
@@ -210,7 +210,7 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 // recover decides what to do after a failure, and waits before it is done.
 func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
-	r.note(func(s *Status) { s.Err, s.ErrTime = err, now; s.Errors++ })
+	r.Note(func(s *Status) { s.Err, s.ErrTime = err, now; s.Errors++ })
 	var undecodable *source.DecodeError
 	var gone *source.GoneError
 	phase := Waiting
@@ -242,7 +242,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	}
 	r.failed = now.Add(delay)
 	r.log.Warn("will try again", "err", err, "in", delay.Round(time.Millisecond), "list", r.wantList)
-	r.note(func(s *Status) { s.Phase, s.Retry = phase, r.failed })
+	r.Note(func(s *Status) { s.Phase, s.Retry = phase, r.failed })
 	select {
 	case <-time.After(delay):
 		return nil
@@ -269,7 +269,7 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 	ctx, cancel := context.WithTimeoutCause(ctx, lasts+overtime, errOverdue)
 	defer cancel()
 	begun, events := time.Now(), 0
-	r.note(func(s *Status) { s.Watches++; s.Phase = Watching })
+	r.Note(func(s *Status) { s.Watches++; s.Phase = Watching })
 	err := r.src.Watch(ctx, opts, func(e source.Event[T]) error {
 		events++
 		r.push(e)
@@ -296,7 +296,7 @@ var (
 // contact notes that the server has been heard of.
 func (r *Reflector[T]) contact() {
 	r.established = true
-	r.note(func(s *Status) { s.Contact = time.Now() })
+	r.Note(func(s *Status) { s.Contact = time.Now() })
 }
 
 // push hands on an event of a watch.

@@ -49,22 +49,24 @@ type Status struct {
 	Contact time.Time
 }
 
-// board holds the status for everyone to read.
-type board struct {
-	changed func()
-	mu      sync.Mutex
-	status  Status
+// Board holds a status for everyone to read. Changed, if not nil, is called when
+// the Phase, the Err or the Lists have changed; it must not block.
+type Board struct {
+	Changed func()
+
+	mu     sync.Mutex
+	status Status
 }
 
 // Status is the status at this moment.
-func (b *board) Status() Status {
+func (b *Board) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.status
 }
 
-// note changes the status.
-func (b *board) note(change func(*Status)) {
+// Note changes the status, and dates a new Phase.
+func (b *Board) Note(change func(*Status)) {
 	b.mu.Lock()
 	before := b.status
 	change(&b.status)
@@ -73,14 +75,14 @@ func (b *board) note(change func(*Status)) {
 	}
 	news := b.status.Phase != before.Phase || b.status.ErrTime != before.ErrTime || b.status.Lists != before.Lists
 	b.mu.Unlock()
-	if news && b.changed != nil {
-		b.changed()
+	if news && b.Changed != nil {
+		b.Changed()
 	}
 }
 
 // heard notes what an event of a watch tells. It is done for each of them, and
 // changes nothing that anybody waits for.
-func (b *board) heard(version string) {
+func (b *Board) heard(version string) {
 	now := time.Now()
 	b.mu.Lock()
 	b.status.ResourceVersion, b.status.Contact = version, now

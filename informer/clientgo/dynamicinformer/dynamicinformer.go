@@ -59,6 +59,7 @@ func NewFilteredDynamicInformer(client dynamic.Interface, gvr schema.GroupVersio
 	}, client)
 	return generic{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: resyncPeriod, Indexers: indexers, ObjectDescription: gvr.String(),
+		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for its status
 	})}
 }
 

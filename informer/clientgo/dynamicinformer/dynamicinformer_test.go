@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/informer/clientgo/dynamicinformer"
 )
 
@@ -50,6 +51,9 @@ func TestAFactory(t *testing.T) {
 	found, err := inf.Lister().ByNamespace("here").List(labels.SelectorFromSet(labels.Set{"app": "a"}))
 	if err != nil || len(found) != 1 {
 		t.Errorf("listed %v, %v", found, err)
+	}
+	if state, ok := clientgo.Observe(inf.Informer()); !ok || state.Status().Resource != pods {
+		t.Error("its status does not say what it is of")
 	}
 	cancel()
 	factory.Shutdown()

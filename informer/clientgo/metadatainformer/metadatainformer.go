@@ -74,7 +74,10 @@ func NewFilteredMetadataInformer(client metadata.Interface, gvr schema.GroupVers
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, tweaked(options))
 		},
 	}, client)
-	return generic{gvr, clientgo.NewSharedIndexInformer(lw, &metav1.PartialObjectMetadata{}, resyncPeriod, indexers)}
+	return generic{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: resyncPeriod, Indexers: indexers,
+		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for its status
+	})}
 }
 
 // sharedFactory shares one informer for each resource.

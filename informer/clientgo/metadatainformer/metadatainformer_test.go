@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/informer/clientgo/metadatainformer"
 )
 
@@ -47,6 +48,9 @@ func TestAFactory(t *testing.T) {
 	}
 	if o, err := inf.Lister().ByNamespace("here").Get("a"); err != nil || o == nil {
 		t.Errorf("not listed: %v", err)
+	}
+	if state, ok := clientgo.Observe(inf.Informer()); !ok || state.Status().Resource != pods {
+		t.Error("its status does not say what it is of")
 	}
 	cancel()
 	factory.Shutdown()
