@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tidings-io/tidings/informer"
+	informermetrics "github.com/tidings-io/tidings/informer/metrics"
 	"github.com/tidings-io/tidings/mirror"
 )
 
@@ -34,7 +36,7 @@ func newMetrics(m *mirror.Mirror, watches *atomic.Int64) (*metrics, error) {
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidings_http_watches", Help: "Watches open."}, func() float64 { return float64(watches.Load()) })
 	for _, c := range []prometheus.Collector{
-		out.requests, out.latency, open, informers{m},
+		out.requests, out.latency, open, clusters{m}, informermetrics.NewCollector(statuses(m)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {
@@ -56,69 +58,32 @@ func (m *metrics) request(route, method string, code int, took time.Duration, wa
 	}
 }
 
-// informers reads the state of every informer when it is asked.
-type informers struct{ mirror *mirror.Mirror }
-
-// measure is one metric of an informer.
-type measure struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(mirror.ResourceStatus) (float64, bool)
-}
-
-func number(f func(mirror.ResourceStatus) float64) func(mirror.ResourceStatus) (float64, bool) {
-	return func(r mirror.ResourceStatus) (float64, bool) { return f(r), true }
-}
-
-func newMeasure(name, help string, kind prometheus.ValueType, value func(mirror.ResourceStatus) (float64, bool)) measure {
-	return measure{prometheus.NewDesc("tidings_"+name, help, []string{"cluster", "group", "version", "resource", "namespace"}, nil), kind, value}
-}
-
-var measures = []measure{
-	newMeasure("objects", "Objects mirrored.", prometheus.GaugeValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Objects) })),
-	newMeasure("bytes", "Bytes of the objects mirrored.", prometheus.GaugeValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Bytes) })),
-	newMeasure("synced", "1 once the first list is complete.", prometheus.GaugeValue, number(func(r mirror.ResourceStatus) float64 {
-		if r.Synced {
-			return 1
-		}
-		return 0
-	})),
-	newMeasure("events_total", "Changes told.", prometheus.CounterValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Events) })),
-	newMeasure("relists_total", "Complete lists after the first.", prometheus.CounterValue, number(func(r mirror.ResourceStatus) float64 { return float64(max(r.Lists, 1) - 1) })),
-	newMeasure("watches_total", "Watches begun on the API server.", prometheus.CounterValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Watches) })),
-	newMeasure("errors_total", "Requests to the API server that failed.", prometheus.CounterValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Errors) })),
-	newMeasure("lag_events", "Changes that the slowest reader has not come to.", prometheus.GaugeValue, number(func(r mirror.ResourceStatus) float64 { return float64(r.Lag) })),
-	newMeasure("last_contact_seconds", "Time since the API server was last heard of.", prometheus.GaugeValue, func(r mirror.ResourceStatus) (float64, bool) {
-		return time.Since(r.LastContact).Seconds(), !r.LastContact.IsZero()
-	}),
-	newMeasure("last_error_timestamp_seconds", "When a request to the API server last failed.", prometheus.GaugeValue, func(r mirror.ResourceStatus) (float64, bool) {
-		return float64(r.LastErrorTime.UnixNano()) / 1e9, !r.LastErrorTime.IsZero()
-	}),
-}
-
-var clusterReady = prometheus.NewDesc("tidings_cluster_resources", "Resources of a cluster that are mirrored or about to be.", []string{"cluster"}, nil)
-
-// Describe implements [prometheus.Collector].
-func (c informers) Describe(ch chan<- *prometheus.Desc) {
-	ch <- clusterReady
-	for _, m := range measures {
-		ch <- m.desc
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c informers) Collect(ch chan<- prometheus.Metric) {
-	for _, cl := range c.mirror.Status().Clusters {
-		ch <- prometheus.MustNewConstMetric(clusterReady, prometheus.GaugeValue, float64(len(cl.Resources)), cl.Name)
-		for _, r := range cl.Resources {
-			if r.Resource.Resource == "" { // asked for by a name that means nothing there
-				continue
-			}
-			for _, m := range measures {
-				if v, ok := m.value(r); ok {
-					ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, cl.Name, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.Namespace)
+// statuses are those of all informers. What was asked for by a name that means
+// nothing in a cluster has none.
+func statuses(m *mirror.Mirror) func() []informer.Status {
+	return func() (all []informer.Status) {
+		for _, cl := range m.Status().Clusters {
+			for _, r := range cl.Resources {
+				if r.Resource.Resource != "" {
+					all = append(all, r.Status)
 				}
 			}
 		}
+		return all
+	}
+}
+
+// clusters counts the resources of each cluster.
+type clusters struct{ mirror *mirror.Mirror }
+
+var clusterResources = prometheus.NewDesc("tidings_cluster_resources", "Resources of a cluster that are mirrored or about to be.", []string{"cluster"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (c clusters) Describe(ch chan<- *prometheus.Desc) { ch <- clusterResources }
+
+// Collect implements [prometheus.Collector].
+func (c clusters) Collect(ch chan<- prometheus.Metric) {
+	for _, cl := range c.mirror.Status().Clusters {
+		ch <- prometheus.MustNewConstMetric(clusterResources, prometheus.GaugeValue, float64(len(cl.Resources)), cl.Name)
 	}
 }

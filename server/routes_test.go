@@ -334,7 +334,7 @@ func TestMetrics(t *testing.T) {
 		`tidings_objects{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 1`,
 		`tidings_synced{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 1`,
 		`tidings_bytes{cluster="test",`, `tidings_events_total{cluster="test",`, `tidings_relists_total{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 0`,
-		`tidings_watches_total{`, `tidings_errors_total{`, `tidings_lag_events{`, `tidings_last_contact_seconds{`,
+		`tidings_watches_total{`, `tidings_phase{cluster="test",`, `tidings_cluster_resources{cluster="test"}`, `tidings_errors_total{`, `tidings_lag_events{`, `tidings_last_contact_seconds{`,
 		`tidings_http_requests_total{code="200",method="GET",route="/{resource}"} 1`,
 		`tidings_http_requests_total{code="404",method="GET",route="/{resource}"} 1`,
 		`tidings_http_request_duration_seconds_count{route="/{resource}"} 2`,

@@ -4,9 +4,13 @@
 // needs no more than a package like this one.
 //
 //	registry.MustRegister(metrics.NewCollector(metrics.Of(pods, services)))
+//
+// Informers of the drop-in for client-go are shown the same way, see
+// clientgo.Observe and clientgo.Registry.
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,28 +44,33 @@ type measure[S any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(S) (v float64, known bool)
+	join  func(a, b float64) float64 // of two that have the same labels
 }
+
+func sum(a, b float64) float64   { return a + b }
+func least(a, b float64) float64 { return min(a, b) }
+func most(a, b float64) float64  { return max(a, b) }
 
 var labels = []string{"cluster", "group", "version", "resource", "namespace"}
 
-func of[S any](labels []string, name, help string, kind prometheus.ValueType, value func(S) (float64, bool)) measure[S] {
-	return measure[S]{prometheus.NewDesc("tidings_"+name, help, labels, nil), kind, value}
+func of[S any](labels []string, name, help string, kind prometheus.ValueType, join func(a, b float64) float64, value func(S) (float64, bool)) measure[S] {
+	return measure[S]{prometheus.NewDesc("tidings_"+name, help, labels, nil), kind, value, join}
 }
 
-func gauge(name, help string, value func(informer.Status) (float64, bool)) measure[informer.Status] {
-	return of(labels, name, help, prometheus.GaugeValue, value)
+func gauge(name, help string, join func(a, b float64) float64, value func(informer.Status) (float64, bool)) measure[informer.Status] {
+	return of(labels, name, help, prometheus.GaugeValue, join, value)
 }
 
 func counter(name, help string, value func(informer.Status) uint64) measure[informer.Status] {
-	return of(labels, name, help, prometheus.CounterValue, func(s informer.Status) (float64, bool) { return float64(value(s)), true })
+	return of(labels, name, help, prometheus.CounterValue, sum, func(s informer.Status) (float64, bool) { return float64(value(s)), true })
 }
 
 var informers = []measure[informer.Status]{
-	gauge("objects", "Objects in the store.", func(s informer.Status) (float64, bool) { return float64(s.Objects), true }),
-	gauge("bytes", "Bytes of the objects in the store, where it keeps them encoded.", func(s informer.Status) (float64, bool) {
+	gauge("objects", "Objects in the store.", sum, func(s informer.Status) (float64, bool) { return float64(s.Objects), true }),
+	gauge("bytes", "Bytes of the objects in the store, where it keeps them encoded.", sum, func(s informer.Status) (float64, bool) {
 		return float64(s.Bytes), s.Bytes > 0 || s.Objects == 0
 	}),
-	gauge("synced", "1 once the first list is complete.", func(s informer.Status) (float64, bool) {
+	gauge("synced", "1 once the first list is complete.", least, func(s informer.Status) (float64, bool) {
 		if s.Synced {
 			return 1, true
 		}
@@ -71,19 +80,19 @@ var informers = []measure[informer.Status]{
 	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
 	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
 	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
-	gauge("lag_events", "Changes that the slowest handler or loop has not come to.", func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
-	gauge("last_contact_seconds", "Time since the API server was last heard of.", func(s informer.Status) (float64, bool) {
+	gauge("lag_events", "Changes that the slowest handler or loop has not come to.", most, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
+	gauge("last_contact_seconds", "Time since the API server was last heard of.", most, func(s informer.Status) (float64, bool) {
 		return time.Since(s.LastContact).Seconds(), !s.LastContact.IsZero()
 	}),
-	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", func(s informer.Status) (float64, bool) {
+	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", most, func(s informer.Status) (float64, bool) {
 		return float64(s.LastErrorTime.UnixNano()) / 1e9, !s.LastErrorTime.IsZero()
 	}),
 }
 
-var phase = prometheus.NewDesc("tidings_phase", "1 for the phase the informer is in.", append(labels[:len(labels):len(labels)], "phase"), nil)
+var phase = prometheus.NewDesc("tidings_phase", "Informers that are in the phase: one, unless several have the same labels.", append(labels[:len(labels):len(labels)], "phase"), nil)
 
 func handler(name, help string, kind prometheus.ValueType, value func(informer.HandlerStatus) uint64) measure[informer.HandlerStatus] {
-	return of(append(labels[:len(labels):len(labels)], "handler"), name, help, kind, func(s informer.HandlerStatus) (float64, bool) { return float64(value(s)), true })
+	return of(append(labels[:len(labels):len(labels)], "handler"), name, help, kind, sum, func(s informer.HandlerStatus) (float64, bool) { return float64(value(s)), true })
 }
 
 // Handlers are told apart by name; those without one are in the informer's own
@@ -98,8 +107,10 @@ var handlers = []measure[informer.HandlerStatus]{
 // collector implements [prometheus.Collector].
 type collector struct{ statuses func() []informer.Status }
 
-// NewCollector shows what statuses returns at the time. Two informers of one
-// resource and namespaces must not be shown by one registry.
+// NewCollector shows what statuses returns at the time. Informers of the same
+// cluster, resource and namespace are shown as one, and so are handlers of the
+// same name: counts and sizes are added up, and of what tells how well they are
+// the worst is shown.
 func NewCollector(statuses func() []informer.Status) prometheus.Collector {
 	return collector{statuses}
 }
@@ -117,22 +128,53 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
+	t := table{}
 	for _, s := range c.statuses() {
 		values := []string{s.Cluster, s.Resource.Group, s.Resource.Version, s.Resource.Resource, s.Namespace}
-		ch <- prometheus.MustNewConstMetric(phase, prometheus.GaugeValue, 1, append(values, string(s.Phase))...)
+		t.add(phase, prometheus.GaugeValue, 1, sum, append(values[:len(values):len(values)], string(s.Phase)))
 		for _, m := range informers {
 			if v, known := m.value(s); known {
-				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, values...)
+				t.add(m.desc, m.kind, v, m.join, values)
 			}
 		}
 		for _, h := range s.Handlers {
 			if h.Name == "" {
 				continue
 			}
+			named := append(values[:len(values):len(values)], h.Name)
 			for _, m := range handlers {
 				v, _ := m.value(h)
-				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append(values, h.Name)...)
+				t.add(m.desc, m.kind, v, m.join, named)
 			}
 		}
 	}
+	for _, r := range t {
+		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value, r.labels...)
+	}
+}
+
+// table is what is shown, by metric and labels.
+type table map[place]row
+
+type place struct {
+	desc   *prometheus.Desc
+	labels string
+}
+
+type row struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	value  float64
+	labels []string
+}
+
+func (t table) add(desc *prometheus.Desc, kind prometheus.ValueType, value float64, join func(a, b float64) float64, labels []string) {
+	for i, label := range labels {
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // or Prometheus shows nothing at all
+	}
+	at := place{desc, strings.Join(labels, "\xff")}
+	if have, ok := t[at]; ok {
+		value = join(have.value, value)
+	}
+	t[at] = row{desc, kind, value, labels}
 }

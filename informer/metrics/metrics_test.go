@@ -4,16 +4,21 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/informer/metrics"
 )
 
@@ -62,7 +67,7 @@ tidings_objects{} 1
 # HELP tidings_synced 1 once the first list is complete.
 # TYPE tidings_synced gauge
 tidings_synced{} 1
-# HELP tidings_phase 1 for the phase the informer is in.
+# HELP tidings_phase Informers that are in the phase: one, unless several have the same labels.
 # TYPE tidings_phase gauge
 tidings_phase{p} 1
 # HELP tidings_handler_panics_total Events at which the handler panicked.
@@ -79,4 +84,89 @@ tidings_handler_events_total{h} 2
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
+}
+
+func TestTheSameLabelsAreShownOnce(t *testing.T) {
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	now := time.Now()
+	all := func() []informer.Status {
+		return []informer.Status{
+			{Resource: pods, Phase: informer.Watching, Objects: 3, Synced: true, Lists: 2, Lag: 1, LastErrorTime: now.Add(-time.Hour), Handlers: []informer.HandlerStatus{
+				{Name: "twice", Delivered: 2}, {Name: "twice", Delivered: 5}, {Name: "bad \xff"},
+			}},
+			{Resource: pods, Phase: informer.Waiting, Objects: 4, Lists: 3, Lag: 7, LastErrorTime: now},
+		}
+	}
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(metrics.NewCollector(all)); err != nil {
+		t.Fatal(err)
+	}
+	got := gather(t, registry)
+	for name, want := range map[string]float64{
+		"tidings_objects": 7, "tidings_synced": 0, "tidings_relists_total": 3, "tidings_lag_events": 7,
+		"tidings_phase watching": 1, "tidings_phase waiting": 1,
+		"tidings_handler_events_total twice": 7, "tidings_handler_events_total bad \uFFFD": 0,
+		"tidings_last_error_timestamp_seconds": float64(now.UnixNano()) / 1e9,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v, want %v", name, v, want)
+		}
+	}
+}
+
+// gather collects everything, by name and the handler's or the phase's label.
+func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "handler" || l.GetName() == "phase" {
+					name += " " + l.GetValue()
+				}
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return out
+}
+
+func TestInformersOfTheDropIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := fcache.NewFakeControllerSource()
+		defer source.Shutdown()
+		source.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
+		var informers clientgo.Registry
+		inf := informers.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
+		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			inf.RunWithContext(ctx)
+		}()
+		synctest.Wait()
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(metrics.NewCollector(informers.Statuses)); err != nil {
+			t.Fatal(err)
+		}
+		got := gather(t, registry)
+		for name, want := range map[string]float64{
+			"tidings_objects": 1, "tidings_synced": 1, "tidings_phase watching": 1, "tidings_watches_total": 1, "tidings_relists_total": 0,
+			"tidings_handler_events_total github.com/tidings-io/tidings/informer/metrics_test.TestInformersOfTheDropIn.func1": 1,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v, want %v; there is %v", name, v, want, got)
+			}
+		}
+		cancel()
+		<-done
+	})
 }
