@@ -2,18 +2,22 @@ package clientgo_test
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/informer/clientgo"
 )
 
@@ -139,4 +143,56 @@ func TestStreamsThatBreakOffAreNotSpunOn(t *testing.T) {
 		s.expect(t, "watchlist rv=", "watchlist rv=", "list rv=0", "watch rv=9")
 		l.expect("add listed=1 initial")
 	})
+}
+
+// TestAnExpiredVersionIsForgottenOnce asks for the newest state where the server
+// does not know the last version, and for no older than that again afterwards.
+func TestAnExpiredVersionIsForgottenOnce(t *testing.T) {
+	expired := &apierrors.NewResourceExpired("too old").ErrStatus
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+		w := <-s.opened
+		w.Action(watch.Bookmark, bookmark("5"))
+		w.Error(expired)
+		w = <-s.opened // from 5
+		w.Error(expired)
+		w = <-s.opened // from nowhere
+		w.Action(watch.Bookmark, bookmark("7"))
+		w.Error(expired)
+		<-s.opened
+		s.expect(t, "watchlist rv=", "watchlist rv=5", "watchlist rv=", "watchlist rv=7")
+	})
+}
+
+// TestBusyServersAreNotListed waits where the server is busy or away, and goes on
+// with the watch.
+func TestBusyServersAreNotListed(t *testing.T) {
+	for name, err := range map[string]error{
+		"429": apierrors.NewTooManyRequests("busy", 1), "refused": &url.Error{Op: "Get", URL: "https://server", Err: syscall.ECONNREFUSED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newFlaky()
+				server.noWatchList = true
+				inf := clientgo.NewSharedIndexInformer(server, &corev1.Pod{}, 0, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					inf.RunWithContext(ctx)
+				}()
+				synctest.Wait()
+				server.fault(&fault{verb: "watch", times: 3, after: -1, err: err})
+				server.drop(apierrors.NewTooManyRequests("busy", 1))
+				if s := observe(t, inf); s.Phase != informer.Waiting || s.Errors != 1 {
+					t.Errorf("it does not wait: %+v", s)
+				}
+				time.Sleep(time.Minute)
+				if s := observe(t, inf); s.Phase != informer.Watching || s.Lists != 1 || s.Errors != 4 || s.Watches != 2 {
+					t.Errorf("it is %+v", s)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
 }
