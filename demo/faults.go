@@ -32,6 +32,8 @@ type Fault struct {
 	// CutAfterEvents breaks the connection of a watch in the middle of the
 	// frame after this many whole ones. Zero means never; -1 cuts the first.
 	CutAfterEvents int
+	// Twice sends every event of a watch twice.
+	Twice bool
 	// NoBookmarks leaves out a watch's bookmarks, except the one that ends
 	// the initial events.
 	NoBookmarks bool

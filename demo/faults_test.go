@@ -134,6 +134,18 @@ func TestDown(t *testing.T) {
 	})
 }
 
+func TestEventsTwice(t *testing.T) {
+	inBubble(t, demo.Options{}, func(r *rig) {
+		r.create(pod("default", "a", "", corev1.PodRunning))
+		r.cluster.Inject(demo.On("watch", podsGVR, &demo.Fault{Twice: true, CutAfterEvents: 3}))
+		w, err := r.typed.CoreV1().Pods("").Watch(r.ctx, metav1.ListOptions{})
+		r.must(err)
+		r.expect(w, "ADDED a", "ADDED a")
+		r.create(pod("default", "b", "", corev1.PodRunning))
+		r.expect(w, "ADDED b", "end")
+	})
+}
+
 func TestWatchListThatNeverEnds(t *testing.T) {
 	inBubble(t, demo.Options{BookmarkInterval: time.Second}, func(r *rig) {
 		r.create(pod("default", "a", "", corev1.PodRunning))

@@ -56,6 +56,14 @@ func (s *stream) send(kind watch.EventType, obj runtime.Object) {
 	if s.err = s.format.info.StreamSerializer.Serializer.Encode(event, s.framer); s.err != nil {
 		return
 	}
+	s.write()
+	if s.call.fault != nil && s.call.fault.Twice && s.err == nil {
+		s.write()
+	}
+}
+
+// write writes the frame, or breaks the connection in the middle of it.
+func (s *stream) write() {
 	if s.cuts && s.cutIn == 0 {
 		_, _ = s.w.Write(s.frame.Bytes()[:s.frame.Len()/2])
 		s.flush()

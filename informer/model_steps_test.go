@@ -85,7 +85,7 @@ func (m *machine[T]) breakConnections(t *rapid.T) {
 // fault makes some of the next requests go wrong.
 func (m *machine[T]) fault(t *rapid.T) {
 	fault := &demo.Fault{}
-	switch rapid.IntRange(0, 8).Draw(t, "fault") {
+	switch rapid.IntRange(0, 9).Draw(t, "fault") {
 	case 0:
 		fault.Drop = true
 	case 1:
@@ -102,7 +102,9 @@ func (m *machine[T]) fault(t *rapid.T) {
 		fault.NoWatchList = true
 	case 7:
 		fault.Delay = rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "delay")
-	case 8: // an answer of something that is no API server
+	case 8:
+		fault.Twice = true
+	case 9: // an answer of something that is no API server
 		fault = demo.StatusFault(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 502, Status: metav1.StatusSuccess}})
 	}
 	injector := demo.On(rapid.SampledFrom([]string{"list", "watch"}).Draw(t, "verb"), configMaps, fault)
