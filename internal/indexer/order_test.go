@@ -30,7 +30,7 @@ func TestVersionsOnlyGoForward(t *testing.T) {
 // it learns of a change.
 func TestTheStateIsThereBeforeTheNews(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
-	const changes = 5_000
+	const changes = 10_000
 	at := ix.Latest().Tail()
 	done := make(chan struct{})
 	go func() {

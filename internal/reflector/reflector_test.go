@@ -141,8 +141,11 @@ func run(t *testing.T, s *script, opts reflector.Options, forTime time.Duration)
 				objects, version = d.List.Items, d.List.ResourceVersion
 			}
 			for _, o := range objects {
-				if o != nil {
+				switch {
+				case o != nil:
 					what += " " + o.Name + "@" + o.ResourceVersion
+				case d.List != nil:
+					what += " nil"
 				}
 			}
 			if version != "" {
@@ -318,6 +321,26 @@ func TestLoggerMayLookAtTheStatus(t *testing.T) {
 		defer cancel()
 		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || looks == 0 {
 			t.Errorf("it ended with %v after %d looks", err, looks)
+		}
+	})
+}
+
+// A server that does not know the version yet has been restored from a backup: it
+// is listed, and what it has counts, although that is older.
+func TestAServerThatWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
+		tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+		s := &script{answers: []answer{
+			{events: []source.Event[*meta]{added("a", "9"), end("9")}, err: errEnd},
+			{err: failed(tooLarge)},
+			{events: []source.Event[*meta]{added("a", "2"), end("3")}},
+		}}
+		deltas, status := run(t, s, reflector.Options{}, time.Minute)
+		expect(t, "it asked", s.asked, "watch list", "watch from=9", "watch list")
+		expect(t, "it learnt", deltas, "replaced a@9 at 9", "replaced a@2 at 3")
+		if status.Phase != reflector.Watching || status.ResourceVersion != "3" {
+			t.Errorf("it is %+v", status)
 		}
 	})
 }
