@@ -44,6 +44,9 @@ func TestEveryLine(t *testing.T) {
 			}
 		})
 	}
+	if len(measured) < len(lines) {
+		return // -run asks for some, or one has failed
+	}
 	var table strings.Builder
 	printTable(&table, lines, measured, 1)
 	t.Log("\n" + table.String())

@@ -12,7 +12,15 @@ import (
 	"syscall"
 )
 
-var lines = []line{fanOut(1, 5), fanOut(4, 12), fanOut(16, 35), latency, firstSync, replaySync, reads}
+// lines are measured in this order.
+var lines = []line{
+	fanOut(1, 5), fanOut(4, 12), fanOut(16, 35),
+	latency,
+	firstSync,
+	replaySync,
+	reads,
+	contention,
+}
 
 func main() {
 	var o options
