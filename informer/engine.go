@@ -27,6 +27,8 @@ type engine[T Object] interface {
 
 	get(key string) (T, bool)
 	pin() snapshot[T]
+	pinSince(version uint64) (snapshot[T], map[string]T, bool)
+	confirm(state snapshot[T], version uint64) bool
 	latest() latest
 	stats() indexer.Stats
 	version(namespace string) (version uint64, listed bool)
@@ -189,6 +191,25 @@ func (e *stored[T, S]) get(key string) (T, bool) {
 }
 
 func (e *stored[T, S]) pin() snapshot[T] { return view[T, S]{e.store.Pin(), e.expand} }
+
+func (e *stored[T, S]) pinSince(version uint64) (snapshot[T], map[string]T, bool) {
+	v, events, ok := e.store.PinSince(version)
+	if !ok {
+		return nil, nil, false
+	}
+	before := make(map[string]T, len(events))
+	for i := range events {
+		key := Key(events[i].Object)
+		if _, earlier := before[key]; !earlier {
+			before[key] = e.expand(events[i].Old) // nothing, if it was Added
+		}
+	}
+	return view[T, S]{v, e.expand}, before, true
+}
+
+func (e *stored[T, S]) confirm(state snapshot[T], version uint64) bool {
+	return e.store.Confirm(state.(view[T, S]).View, version)
+}
 
 func (e *stored[T, S]) latest() latest {
 	m := e.store.Latest()

@@ -308,3 +308,22 @@ func (c raw) rewrite(b []byte) ([]byte, error) {
 	}
 	return json.Marshal(fields)
 }
+
+// WithVersion returns a copy of an object kept as JSON that has another
+// resourceVersion: what an API server tells of an object that has ceased to match
+// a selector.
+func WithVersion(r *Raw, resourceVersion string) (*Raw, error) {
+	content := r.JSON()
+	if content == nil {
+		return nil, fmt.Errorf("%s is not kept as JSON", strings.TrimPrefix(r.GetNamespace()+"/"+r.GetName(), "/"))
+	}
+	quoted, err := json.Marshal(resourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if old := gjson.GetBytes(content, "metadata.resourceVersion"); old.Index > 0 {
+		content = slices.Concat(content[:old.Index], quoted, content[old.Index+len(old.Raw):])
+	}
+	id := Identity{Namespace: r.GetNamespace(), Name: r.GetName(), UID: string(r.GetUID()), ResourceVersion: resourceVersion}
+	return newRaw(id, plain[JSON], content)
+}

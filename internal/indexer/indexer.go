@@ -206,6 +206,57 @@ func (ix *Indexer[T]) Version(namespace string) (version uint64, listed bool) {
 	return s.version, s.listed
 }
 
+// Confirm says that nothing happened between the state of v and resourceVersion,
+// as a bookmark does: the store is good for that version, too. It does nothing,
+// and returns false, if v is not the newest View any more.
+func (ix *Indexer[T]) Confirm(v *View[T], resourceVersion uint64) bool {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	if ix.current.Load().epoch != v.epoch || !ix.synced || ix.dirty.Load() {
+		return false
+	}
+	if resourceVersion > ix.rv {
+		ix.advance("", resourceVersion)
+		ix.publish(changelog.Changes)
+	}
+	return true
+}
+
+// PinSince returns the newest View, to be released by the caller, and the events
+// that led to it from resourceVersion on. It returns false if the log does not
+// tell, which it does not between the events of one relist.
+func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bool) {
+	for {
+		from, ok := ix.log.Since(resourceVersion)
+		if !ok {
+			return nil, nil, false
+		}
+		now := ix.PinMoment() // which is not before from
+		var events []Event[T]
+		p := from
+		for p != now.tail {
+			b := p.Next()
+			if b == nil { // the View is published a moment before its events
+				break
+			}
+			if b.Kind != changelog.Changes && p == from && p.ResourceVersion != resourceVersion {
+				now.Release()
+				return nil, nil, false
+			}
+			for i := range b.Events {
+				if b.Kind != changelog.Changes || b.Events[i].ResourceVersion > resourceVersion {
+					events = append(events, b.Events[i])
+				}
+			}
+			p = b.End
+		}
+		if p == now.tail {
+			return now.View, events, true
+		}
+		now.Release()
+	}
+}
+
 // Stats may be called at any time.
 func (ix *Indexer[T]) Stats() Stats {
 	if ix.dirty.Load() {
