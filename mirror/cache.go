@@ -209,5 +209,5 @@ func (q *Query) matches(o *Object) bool {
 }
 
 func (q *Query) matchFields(o *Object) bool {
-	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(object{q.Resource.GVK().GroupKind(), o})
+	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(attributes{q, o})
 }

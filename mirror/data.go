@@ -37,6 +37,8 @@ type Query struct {
 	// Continue is the token of the page before, for the same query.
 	Continue string
 	Source   Source
+
+	custom map[string]selectable // the fields a CustomResourceDefinition adds, once they are known
 }
 
 // ListMeta says what was listed.
@@ -108,7 +110,7 @@ var (
 
 // Get implements [Data], by the query's source.
 func (m *Mirror) Get(ctx context.Context, q Query) (*Object, string, error) {
-	d, err := m.data(q)
+	d, err := m.data(ctx, &q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -120,7 +122,7 @@ func (m *Mirror) Get(ctx context.Context, q Query) (*Object, string, error) {
 
 // List implements [Data], by the query's source.
 func (m *Mirror) List(ctx context.Context, q Query, each func(*Object) error) (ListMeta, error) {
-	d, err := m.data(q)
+	d, err := m.data(ctx, &q)
 	if err != nil {
 		return ListMeta{}, err
 	}
@@ -129,7 +131,7 @@ func (m *Mirror) List(ctx context.Context, q Query, each func(*Object) error) (L
 
 // Watch implements [Data], by the query's source.
 func (m *Mirror) Watch(ctx context.Context, q Query, since string) (iter.Seq2[Event, error], error) {
-	d, err := m.data(q)
+	d, err := m.data(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -140,17 +142,17 @@ func (m *Mirror) Watch(ctx context.Context, q Query, since string) (iter.Seq2[Ev
 }
 
 // data checks a query and chooses who answers it.
-func (m *Mirror) data(q Query) (Data, error) {
+func (m *Mirror) data(ctx context.Context, q *Query) (Data, error) {
 	if q.member == nil {
 		return nil, invalid("a query without a target")
 	}
-	if err := q.check(); err != nil {
+	if err := q.check(ctx); err != nil {
 		return nil, err
 	}
 	switch q.Source {
 	case Cache, "":
-		if !q.Resource.Can("list") || !q.Resource.Can("watch") {
-			return nil, &Error{Reason: NotOffered, Message: fmt.Sprintf("%s cannot be both listed and watched there, so they are not mirrored; ask with source=live", q.Target)}
+		if err := q.offered(); err != nil {
+			return nil, err
 		}
 		return cache{m}, nil
 	case Live:
@@ -161,7 +163,7 @@ func (m *Mirror) data(q Query) (Data, error) {
 
 // check sees that a query makes sense, and that nothing in it that will be part
 // of a path to an API server can mean another path.
-func (q *Query) check() error {
+func (q *Query) check(ctx context.Context) error {
 	if q.Namespace != "" {
 		if !q.Resource.Namespaced {
 			return invalid("%s are not namespaced: ask without a namespace", q.Resource)
@@ -185,7 +187,15 @@ func (q *Query) check() error {
 	if q.Limit < 0 {
 		return invalid("a limit of %d makes no sense", q.Limit)
 	}
-	return checkFields(q.Resource, q.Fields)
+	return q.checkFields(ctx)
+}
+
+// offered says whether the query's resource can be mirrored.
+func (q *Query) offered() error {
+	if !q.Resource.Can("list") || !q.Resource.Can("watch") {
+		return &Error{Reason: NotOffered, Message: fmt.Sprintf("%s cannot be both listed and watched there, so they are not mirrored; ask with source=live", q.Target)}
+	}
+	return nil
 }
 
 // missing is the error of an object that is not there.

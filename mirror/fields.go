@@ -1,12 +1,13 @@
 package mirror
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -144,31 +145,32 @@ func FieldNames(r cluster.Resource) []string {
 }
 
 // checkFields sees that a selector speaks only of fields that exist.
-func checkFields(r cluster.Resource, s fields.Selector) error {
-	if s == nil {
+func (q *Query) checkFields(ctx context.Context) error {
+	if q.Fields == nil {
 		return nil
 	}
-	for _, req := range s.Requirements() {
-		if fieldOf(r.GVK().GroupKind(), req.Field) == nil {
-			names := FieldNames(r)
-			return &Error{Reason: Invalid, Exists: names, Message: fmt.Sprintf("%s cannot be selected by the field %.80q; the fields are: %s", r, req.Field, strings.Join(names, ", "))}
+	for _, req := range q.Fields.Requirements() {
+		if !q.Selectable(ctx, req.Field) {
+			names := slices.Sorted(maps.Keys(q.custom))
+			names = append(names, FieldNames(q.Resource)...)
+			return &Error{Reason: Invalid, Exists: names, Message: fmt.Sprintf("%s cannot be selected by the field %.80q; the fields are: %s", q.Resource, req.Field, strings.Join(names, ", "))}
 		}
 	}
 	return nil
 }
 
-// object shows an object to a field selector.
-type object struct {
-	kind schema.GroupKind
+// attributes shows an object to a field selector.
+type attributes struct {
+	query *Query
 	*Object
 }
 
 // Has implements [fields.Fields].
-func (o object) Has(name string) bool { return fieldOf(o.kind, name) != nil }
+func (o attributes) Has(name string) bool { return o.query.fieldOf(name) != nil }
 
 // Get implements [fields.Fields].
-func (o object) Get(name string) string {
-	if read := fieldOf(o.kind, name); read != nil {
+func (o attributes) Get(name string) string {
+	if read := o.query.fieldOf(name); read != nil {
 		return read(o.Object)
 	}
 	return ""

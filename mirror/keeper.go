@@ -22,6 +22,7 @@ type keeper struct {
 	ctx       context.Context // ended with the reason why, before the store is emptied
 	cancel    context.CancelCauseFunc
 	done      chan struct{}
+	fresh     freshness
 
 	// Set before done is closed.
 	err   error
@@ -36,6 +37,9 @@ func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error)
 	}
 	k := &keeper{member: m, resource: r, namespace: namespace, informer: inf, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancelCause(m.ctx)
+	if err := k.initFreshness(); err != nil {
+		return nil, err
+	}
 	return k, nil
 }
 

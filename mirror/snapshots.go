@@ -92,6 +92,18 @@ func (s *snapshots) find(id uint64) *snapshot {
 	return found
 }
 
+// at is find by the version of the state.
+func (s *snapshots) at(k *keeper, resourceVersion string) *snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.same[moment{k, resourceVersion}]
+	if found != nil {
+		found.readers++
+		s.touch(found)
+	}
+	return found
+}
+
 func (s *snapshots) touch(x *snapshot) {
 	x.used = time.Now()
 	x.expiry.Reset(s.ttl)

@@ -1,0 +1,156 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/object"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// How the mirror comes to be as fresh as its cluster. A watch tells what has
+// happened, and once a minute that nothing has. A reader who wants the newest
+// state cannot wait for that, so the mirror asks:
+//
+//   - which version the cluster is at: a list of one object, metadata only, costs
+//     it next to nothing. If the mirror has that version already, all is well.
+//   - if not, either something has happened, and the watch is about to bring it, or
+//     nothing has, which takes proof: a list of all metadata that holds the very
+//     versions the mirror has, or, where there are too many objects for that, a
+//     watch from the mirror's version that says, with a bookmark, that there was
+//     nothing. An API server sends one about two seconds before the end of a watch,
+//     so a watch of three seconds has it within one or two.
+//
+// All readers who ask at a time share each of these requests.
+const (
+	// askByProof is the number of objects up to which the proof is as cheap as
+	// the question.
+	askByProof = 250
+	// proofByList is the number of objects up to which a list is a better
+	// proof than a watch: 5,000 pods' metadata take a kube-apiserver a tenth of
+	// a second.
+	proofByList = 10_000
+	// proofSeconds is how long a watch for a bookmark lasts.
+	proofSeconds = 3
+	// watchGrace is the time the watch has to bring what a list has shown to
+	// have happened, before it is looked again.
+	watchGrace = 50 * time.Millisecond
+	// freshPatience is how long the cluster may take to answer.
+	freshPatience = 10 * time.Second
+)
+
+// freshness is what a keeper has to find out how fresh it is.
+type freshness struct {
+	asks, proofs rounds
+	source       *source.Kube[*metav1.PartialObjectMetadata]
+}
+
+func (k *keeper) initFreshness() error {
+	objects, err := codec.For[*metav1.PartialObjectMetadata](k.resource.GVK(), codec.Options{})
+	if err != nil {
+		return err
+	}
+	target := source.Target{Cluster: k.member.name, Resource: k.resource.GVR(), Kind: k.resource.Kind, Namespace: k.namespace}
+	k.fresh.source = source.NewKube(k.member.cluster.HTTPClient(), k.member.cluster.BaseURL(), target, objects)
+	k.fresh.asks = rounds{ask: k.ask, ctx: k.ctx}
+	k.fresh.proofs = rounds{ask: k.prove, ctx: k.ctx}
+	return nil
+}
+
+// version is the resourceVersion the mirror has come to.
+func (k *keeper) version() uint64 {
+	version, _ := k.informer.Seen()
+	return object.Version(version)
+}
+
+// latest waits until the mirror has everything the cluster had when latest was
+// called.
+func (k *keeper) latest(ctx context.Context) error {
+	ask := &k.fresh.asks
+	if _, objects := k.informer.Seen(); objects <= askByProof {
+		ask = &k.fresh.proofs
+	}
+	version, err := ask.do(ctx)
+	if err != nil {
+		return err
+	}
+	return k.reach(ctx, version)
+}
+
+// reach waits until the mirror has a version that the cluster has.
+func (k *keeper) reach(ctx context.Context, version uint64) error {
+	for k.version() < version {
+		if _, err := k.fresh.proofs.do(ctx); err != nil {
+			return err
+		}
+		if k.version() >= version {
+			break
+		}
+		grace, cancel := context.WithTimeout(ctx, watchGrace)
+		_ = k.informer.WaitFor(grace, decimal(version))
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// ask asks the cluster which version it is at.
+func (k *keeper) ask(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errWaited)
+	defer cancel()
+	result, err := k.fresh.source.List(ctx, source.ListOptions{Limit: 1}, func(*metav1.PartialObjectMetadata) error { return nil })
+	if err != nil {
+		return 0, upstream("", err)
+	}
+	return object.Version(result.ResourceVersion), nil
+}
+
+// errDiffers ends a list or watch that has shown that something has happened.
+var errDiffers = errors.New("something has happened")
+
+// prove tries to prove that nothing has happened since the mirror's newest state
+// and tells the informer if so. It returns the newest version that it has seen
+// the cluster at; if something has happened, that is not reached by itself.
+func (k *keeper) prove(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errWaited)
+	defer cancel()
+	view := k.informer.View()
+	defer view.Release()
+	if view.Len() > proofByList && view.ResourceVersion() != "" {
+		version := ""
+		err := k.fresh.source.Watch(ctx, source.WatchOptions{ResourceVersion: view.ResourceVersion(), TimeoutSeconds: proofSeconds},
+			func(e source.Event[*metav1.PartialObjectMetadata]) error {
+				if e.Type == source.Bookmark {
+					version = e.ResourceVersion
+				}
+				return errDiffers // or at least there is no more to learn
+			})
+		if err != nil && !errors.Is(err, errDiffers) {
+			return 0, upstream("", err)
+		}
+		k.informer.Confirm(view, version)
+		return object.Version(version), nil
+	}
+	seen, differs := 0, false
+	result, err := k.fresh.source.List(ctx, source.ListOptions{}, func(o *metav1.PartialObjectMetadata) error {
+		seen++
+		if !differs {
+			have, ok := view.Get(o.Namespace, o.Name)
+			differs = !ok || have.GetUID() != o.UID || have.GetResourceVersion() != o.ResourceVersion
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, upstream("", err)
+	}
+	if !differs && seen == view.Len() {
+		k.informer.Confirm(view, result.ResourceVersion)
+	}
+	return object.Version(result.ResourceVersion), nil
+}
