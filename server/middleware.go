@@ -19,7 +19,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		begun := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout}
 		rt, unknown := parsePath(r.URL.EscapedPath())
-		if r.ContentLength != 0 {
+		if r.ContentLength != 0 && rt.kind != kubernetes {
 			// Nothing here takes a body. The connection ends with the answer,
 			// and a client that sends slowly does not hold it open until then.
 			out.Header().Set("Connection", "close")
@@ -43,14 +43,16 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			}
 		}()
 		out.Header().Set("X-Content-Type-Options", "nosniff")
-		rt.watch = wantsWatch(r)
+		if rt.watch = wantsWatch(r); rt.kind == kubernetes {
+			r = ofKubernetes(r, &rt)
+		}
 		switch {
 		case !s.addressed(r.Host):
 			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address: else any web page could have a browser read for it"})
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && rt.kind != kubernetes:
 			out.Header().Set("Allow", "GET, HEAD")
 			fail(out, http.StatusMethodNotAllowed, &problem{Reason: "MethodNotAllowed", Error: "this server only reads: use GET", Exists: []string{"GET", "HEAD"}})
-		case len(r.URL.RawQuery) > maxQuery:
+		case len(r.URL.RawQuery) > maxQuery && rt.kind != kubernetes:
 			fail(out, http.StatusRequestURITooLong, &problem{Reason: "Invalid", Error: "the query is too long"})
 		case unknown != nil:
 			fail(out, http.StatusNotFound, unknown)

@@ -2,7 +2,10 @@ package server
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
+
+	"github.com/tidings-io/tidings/kubeapi"
 )
 
 // DefaultAddr is where [Server.ListenAndServe] listens if not told otherwise.
@@ -25,6 +28,13 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	// MaxWatches is the number of watches open at once. 0 means 10,000.
 	MaxWatches int
+	// Discovery answers what the Kubernetes API has beside resources: /api, /apis,
+	// /openapi and /version, of the cluster that kubeapi.ClusterFrom of the
+	// request's context names. nil knows nothing of them.
+	Discovery http.Handler
+	// Kubernetes are options of the Kubernetes API. Its Watching and Logger are
+	// the server's to set.
+	Kubernetes kubeapi.Options
 	// Logger gets each request at debug level and what goes wrong at others.
 	// nil means slog.Default().
 	Logger *slog.Logger

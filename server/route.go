@@ -11,13 +11,14 @@ type route struct {
 	pattern string // the same for all paths of the route
 	kind    kind
 	cluster string // "" means the default one
+	path    string // for kubernetes: what is left of it, escaped
 
 	// For objects. A resource is named alone, or with its group and version.
 	resource       string
 	group, version string
 	versioned      bool
 	rest           []string // namespace and name, or name alone, unescaped
-	watch          bool
+	watch          bool     // or anything else that goes on
 }
 
 type kind uint8
@@ -30,6 +31,7 @@ const (
 	clusterList
 	clusterOne
 	objects
+	kubernetes // the Kubernetes API of a cluster
 )
 
 // pages are the paths of one segment that are no resources.
@@ -72,6 +74,16 @@ func parsePath(escaped string) (route, *problem) {
 			rt.kind = clusterOne
 			return rt, nil
 		}
+	}
+	if kubernetesRoots[segments[0]] {
+		rt.kind = kubernetes
+		rt.pattern += "/" + segments[0]
+		rt.path = escaped
+		if rt.cluster != "" {
+			_, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
+			rt.path = "/" + rest
+		}
+		return rt, nil
 	}
 	rt.kind = objects
 	switch n := len(segments); {
@@ -126,5 +138,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		} else {
 			s.objects.ServeHTTP(w, r)
 		}
+	case kubernetes:
+		s.serveKubernetes(w, r)
 	}
 }

@@ -156,7 +156,6 @@ func TestErrors(t *testing.T) {
 		"/gizmos":                                          {404, "UnknownResource", "pods"},
 		"/apps/v2/deployments":                             {404, "UnknownResource", "deployments.apps"},
 		"/nogroup/v1/pods":                                 {404, "UnknownResource", "pods"},
-		"/api/v1/pods":                                     {404, "UnknownResource", "pods"},
 		"/core/v1/pods/default/nobody":                     {404, "NotFound", ""},
 		"/core/v1/nodes/nobody":                            {404, "NotFound", ""},
 		"/core/v1/nodes/nobody?source=live":                {404, "NotFound", ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
 )
 
@@ -25,6 +26,7 @@ type Server struct {
 	metrics *metrics
 	handler http.Handler
 	objects http.Handler // compresses if the client likes
+	kube    *kubeapi.Handler
 
 	watches  atomic.Int64
 	requests sync.WaitGroup
@@ -50,6 +52,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("server: compression: %w", err)
 	}
 	s.objects = compress(http.HandlerFunc(s.serveObjects))
+	s.kube = s.newKubernetes()
 	s.handler = s.observe(http.HandlerFunc(s.serve))
 	return s, nil
 }

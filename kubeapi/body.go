@@ -1,0 +1,104 @@
+package kubeapi
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// gzipFrom is the size of an answer from which on it is compressed, if the
+// client likes; kube-apiserver's.
+const gzipFrom = 128 << 10
+
+var gzips = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level there is
+	return w
+}}
+
+// body writes an answer: a small one in one piece, a large one as it comes,
+// compressed if that is wanted.
+type body struct {
+	w        http.ResponseWriter
+	compress bool
+	buffer   []byte
+	out      io.Writer // nil until the answer has turned out to be large
+	gzip     *gzip.Writer
+	err      error
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, gzipFrom+32<<10); return &b }}
+
+func (c *call) begin(mediaType string) *body {
+	c.w.Header().Set("Content-Type", mediaType)
+	b := &body{w: c.w, compress: acceptsGzip(c.r), buffer: *buffers.Get().(*[]byte)}
+	return b
+}
+
+// acceptsGzip is kube-apiserver's reading of the header.
+func acceptsGzip(r *http.Request) bool {
+	for _, clause := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, _, _ := strings.Cut(clause, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+// add writes a part. An error stays, and shows in the end.
+func (b *body) add(parts ...[]byte) {
+	for _, p := range parts {
+		b.buffer = append(b.buffer, p...)
+		if len(b.buffer) > gzipFrom {
+			b.flush()
+		}
+	}
+}
+
+// flush sends what there is of a large answer.
+func (b *body) flush() {
+	if b.out == nil {
+		b.out = b.w
+		if b.compress {
+			b.w.Header().Set("Content-Encoding", "gzip")
+			b.w.Header().Add("Vary", "Accept-Encoding")
+			b.gzip = gzips.Get().(*gzip.Writer)
+			b.gzip.Reset(b.w)
+			b.out = b.gzip
+		}
+		b.w.WriteHeader(http.StatusOK)
+	}
+	if b.err == nil {
+		_, b.err = b.out.Write(b.buffer)
+	}
+	b.buffer = b.buffer[:0]
+}
+
+// end sends the rest.
+func (b *body) end() {
+	if b.out == nil {
+		b.w.Header().Set("Content-Length", strconv.Itoa(len(b.buffer)))
+		b.w.WriteHeader(http.StatusOK)
+		_, b.err = b.w.Write(b.buffer)
+	} else {
+		b.flush()
+	}
+	if b.gzip != nil {
+		if b.err == nil {
+			b.err = b.gzip.Close()
+		}
+		b.gzip.Reset(nil)
+		gzips.Put(b.gzip)
+	}
+	if cap(b.buffer) < 4*gzipFrom {
+		b.buffer = b.buffer[:0]
+		buffers.Put(&b.buffer)
+	}
+	if b.err != nil && b.out != nil {
+		panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
+	}
+}

@@ -1,0 +1,118 @@
+package kubeapi
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// notFoundPage is what kube-apiserver answers to paths that mean nothing.
+func notFoundPage(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }
+
+// refusal says why a request that is not a read of a mirrored resource is not
+// answered.
+func (c *call) refusal() error {
+	what := c.info.Resource
+	if c.info.Subresource != "" {
+		what += "/" + c.info.Subresource
+	}
+	message := fmt.Sprintf("this is a read-only mirror of the cluster: it gets, lists and watches, but does not %s %s; ask the cluster's API server itself, or start the mirror with --passthrough", c.info.Verb, what)
+	if c.r.Method == http.MethodGet {
+		message = fmt.Sprintf("this is a mirror of the cluster that holds what can be listed and watched, which %s cannot; ask the cluster's API server itself, or start the mirror with --passthrough", what)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed, Message: message,
+		Details: &metav1.StatusDetails{Group: c.info.APIGroup, Kind: c.info.Resource, Name: c.info.Name},
+	}}
+}
+
+// statusOf makes a Status of an error.
+func (c *call) statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	var tooLarge *mirror.TooLargeError
+	var of *mirror.Error
+	switch {
+	case errors.As(err, &tooLarge):
+		known = tooLargeStatus(tooLarge)
+	case errors.As(err, &of) && of.Reason != "":
+		known = c.mirrorStatus(of)
+	case errors.As(err, &known):
+	default:
+		known = apierrors.NewInternalError(err)
+	}
+	s := known.Status()
+	if s.Status == "" {
+		s.Status = metav1.StatusFailure
+	}
+	if s.Code == 0 {
+		s.Code = http.StatusInternalServerError
+	}
+	s.Kind, s.APIVersion = "Status", "v1"
+	return &s
+}
+
+func tooLargeStatus(e *mirror.TooLargeError) *apierrors.StatusError {
+	out := apierrors.NewTimeoutError(e.Error(), 1)
+	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return out
+}
+
+// mirrorStatus is the Status of what keeps the mirror from answering.
+func (c *call) mirrorStatus(e *mirror.Error) *apierrors.StatusError {
+	group := c.q.Resource.GroupResource()
+	if c.q.Resource.Resource == "" {
+		group.Group, group.Resource = c.info.APIGroup, c.info.Resource
+	}
+	retry := int(math.Ceil(e.Retry.Seconds()))
+	unavailable := apierrors.NewServiceUnavailable(e.Message)
+	unavailable.ErrStatus.Details = &metav1.StatusDetails{Group: group.Group, Kind: group.Resource, RetryAfterSeconds: int32(max(retry, 1))}
+	switch e.Reason {
+	case mirror.UnknownCluster:
+		return plainStatus(http.StatusNotFound, metav1.StatusReasonNotFound, e.Message)
+	case mirror.ClusterNeeded, mirror.Invalid, mirror.NotOffered:
+		return apierrors.NewBadRequest(e.Message)
+	case mirror.NotMirrored, mirror.Withheld, mirror.Forbidden:
+		out := plainStatus(http.StatusForbidden, metav1.StatusReasonForbidden, e.Message)
+		out.ErrStatus.Details = &metav1.StatusDetails{Group: group.Group, Kind: group.Resource}
+		return out
+	case mirror.UnknownResource:
+		return plainStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	case mirror.NotFound:
+		return apierrors.NewNotFound(group, c.q.Name)
+	case mirror.Expired:
+		return apierrors.NewResourceExpired(e.Message)
+	}
+	return unavailable // of the cluster, of its credentials, of what is not synced yet
+}
+
+func plainStatus(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+// fail answers with an error, in the form that the client asked for if that can
+// be.
+func (c *call) fail(err error) {
+	s := c.statusOf(err)
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	}
+	_, info, refused := negotiation.NegotiateOutputMediaType(c.r, scheme.Codecs, negotiation.DefaultEndpointRestrictions)
+	if refused != nil {
+		c.w.Header().Set("Content-Type", "application/json")
+		c.w.WriteHeader(int(s.Code))
+		_, _ = c.w.Write(indented(marshal(s)))
+		return
+	}
+	c.w.Header().Set("Content-Type", info.MediaType)
+	c.w.WriteHeader(int(s.Code))
+	_ = info.Serializer.Encode(s, c.w) // a client that is gone is none of our business
+}

@@ -1,0 +1,163 @@
+package kubeapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// wrap makes a frame of an event and the encoding of its object: the JSON, or
+// the protobuf in its envelope.
+func (f form) wrap(event string, content []byte) []byte {
+	if f.media != asProtobuf {
+		out := make([]byte, 0, len(content)+len(event)+24)
+		out = append(append(append(out, `{"type":"`...), event...), `","object":`...)
+		return append(append(out, content...), "}\n"...)
+	}
+	var object []byte // runtime.RawExtension
+	object = protowire.AppendBytes(protowire.AppendTag(object, 1, protowire.BytesType), content)
+	out := make([]byte, 4, len(object)+len(event)+16)
+	out = protowire.AppendString(protowire.AppendTag(out, 1, protowire.BytesType), event)
+	out = protowire.AppendBytes(protowire.AppendTag(out, 2, protowire.BytesType), object)
+	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+	return out
+}
+
+// frame is the frame of an event about one object.
+func (w *watch) frame(event string, o *mirror.Object) ([]byte, error) {
+	if w.form.content == table {
+		return w.tableFrame(event, []*mirror.Object{o})
+	}
+	content, err := w.encoding(o, w.kind, w.form)
+	if err != nil {
+		return nil, err
+	}
+	if w.form.media == asProtobuf {
+		kind, apiVersion := w.form.object(w.kind)
+		content = envelope(kind, apiVersion, content)
+	}
+	return w.form.wrap(event, content), nil
+}
+
+// tableFrame tells of objects by a Table; the first one has the columns.
+func (w *watch) tableFrame(event string, objects []*mirror.Object) ([]byte, error) {
+	t, err := w.newTable()
+	if err != nil {
+		return nil, err
+	}
+	meta := metav1.ListMeta{}
+	if len(objects) == 1 {
+		meta.ResourceVersion = objects[0].GetResourceVersion()
+	}
+	content, err := t.table(meta, objects, !w.headed)
+	if err != nil {
+		return nil, err
+	}
+	w.headed = true
+	return w.form.wrap(event, content), nil
+}
+
+// statusFrame is the frame of an error.
+func (w *watch) statusFrame(s *metav1.Status) ([]byte, error) {
+	if w.form.media != asProtobuf {
+		return w.form.wrap("ERROR", marshal(s)), nil
+	}
+	content, err := s.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return w.form.wrap("ERROR", envelope("Status", "v1", content)), nil
+}
+
+// bookmarkFrame is the frame of a bookmark: an object of the kind with nothing in
+// it but a version.
+func (w *watch) bookmarkFrame(version uint64, initialEnd bool) ([]byte, error) {
+	m := metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(version, 10)}
+	if initialEnd {
+		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	k := w.kind
+	switch {
+	case w.form.content == metadata:
+		o := &metav1.PartialObjectMetadata{ObjectMeta: m}
+		if w.form.media == asProtobuf {
+			return w.protobufFrame("BOOKMARK", o)
+		}
+		o.Kind, o.APIVersion = "PartialObjectMetadata", w.form.group()
+		return w.form.wrap("BOOKMARK", marshal(o)), nil
+	case w.form.content == table:
+		return w.bookmarkTable(m)
+	case !k.typed && !k.custom:
+		out := append(bytes.Clone(k.head), `"metadata":`...)
+		return w.form.wrap("BOOKMARK", append(append(out, marshal(m)...), emptyKinds[k.gvk.Kind]...)), nil
+	case !k.typed:
+		about := map[string]any{"resourceVersion": m.ResourceVersion}
+		if m.Annotations != nil {
+			about["annotations"] = m.Annotations
+		}
+		return w.form.wrap("BOOKMARK", marshal(map[string]any{"apiVersion": k.gvk.GroupVersion().String(), "kind": k.gvk.Kind, "metadata": about})), nil
+	}
+	o, err := scheme.Scheme.New(k.gvk)
+	if err != nil {
+		return nil, err
+	}
+	accessor := o.(metav1.Object) // as every kind that can be watched
+	accessor.SetResourceVersion(m.ResourceVersion)
+	accessor.SetAnnotations(m.Annotations)
+	if w.form.media == asProtobuf {
+		return w.protobufFrame("BOOKMARK", o)
+	}
+	o.GetObjectKind().SetGroupVersionKind(k.gvk)
+	return w.form.wrap("BOOKMARK", marshal(o)), nil
+}
+
+// emptyKinds is what an object of a built-in kind without a Go type here has when
+// there is nothing in it.
+var emptyKinds = map[string]string{
+	"CustomResourceDefinition": `,"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}`,
+	"APIService":               `,"spec":{"groupPriorityMinimum":0,"versionPriority":0},"status":{}}`,
+}
+
+func (w *watch) protobufFrame(event string, o runtime.Object) ([]byte, error) {
+	content, err := protobufOfTyped(o)
+	if err != nil {
+		return nil, err
+	}
+	kind, apiVersion := w.form.object(w.kind)
+	return w.form.wrap(event, envelope(kind, apiVersion, content)), nil
+}
+
+// bookmarkTable is a bookmark for who watches Tables: one row that holds it.
+func (w *watch) bookmarkTable(m metav1.ObjectMeta) ([]byte, error) {
+	o := metav1.PartialObjectMetadata{ObjectMeta: m}
+	o.Kind, o.APIVersion = "PartialObjectMetadata", w.form.group()
+	if w.form.include == metav1.IncludeObject {
+		o.Kind, o.APIVersion = w.kind.gvk.Kind, w.kind.gvk.GroupVersion().String()
+	}
+	t, err := w.newTable()
+	if err != nil {
+		return nil, err
+	}
+	content := marshal(o)
+	cells, err := t.Cells(content, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	out := metav1.Table{ListMeta: metav1.ListMeta{ResourceVersion: m.ResourceVersion}, Rows: []metav1.TableRow{{Cells: cells}}}
+	out.Kind, out.APIVersion = "Table", w.form.group()
+	if w.form.include != metav1.IncludeNone || m.Annotations != nil {
+		out.Rows[0].Object.Raw = content
+	}
+	if !w.headed {
+		out.ColumnDefinitions, w.headed = t.Columns(), true
+	}
+	return w.form.wrap("BOOKMARK", marshal(out)), nil
+}

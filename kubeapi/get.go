@@ -1,0 +1,76 @@
+package kubeapi
+
+import (
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// get answers with one object.
+func (c *call) get() error {
+	options, err := c.getOptions()
+	if err != nil {
+		return err
+	}
+	version, err := parseVersion(options.ResourceVersion)
+	if err != nil {
+		return plainStatus(http.StatusInternalServerError, "", err.Error())
+	}
+	match := mirror.NotOlderThan
+	switch options.ResourceVersion {
+	case "":
+		match = mirror.Latest
+	case "0":
+		match = mirror.Any
+	}
+	c.q.Name = c.info.Name
+	o, err := c.mirror.One(c.r.Context(), c.q, match, version)
+	if err != nil {
+		return err
+	}
+	if err := c.tableOptions(); err != nil {
+		return err
+	}
+	if err := c.fits(false); err != nil {
+		return err
+	}
+	return c.answer(o)
+}
+
+// answer sends one object.
+func (c *call) answer(o *mirror.Object) error {
+	var content []byte
+	var err error
+	switch {
+	case c.form.content == table:
+		var t *tableMaker
+		if t, err = c.newTable(); err != nil {
+			return err
+		}
+		content, err = t.table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*mirror.Object{o}, true)
+	default:
+		content, err = c.encoding(o, c.kind, c.form)
+	}
+	if err != nil {
+		return err
+	}
+	b := c.begin(c.form.mediaType)
+	switch {
+	case c.form.media == asProtobuf:
+		kind, apiVersion := c.form.object(c.kind)
+		b.add(envelope(kind, apiVersion, content))
+	case c.form.media == asYAML || c.form.pretty:
+		if content, err = c.form.finish(content); err != nil {
+			return err
+		}
+		b.add(content)
+	default:
+		b.add(content, newline)
+	}
+	b.end()
+	return nil
+}
+
+var newline = []byte("\n")

@@ -1,0 +1,214 @@
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// Printer makes the cells of the rows that a Table shows of a kind.
+type Printer interface {
+	Columns() []metav1.TableColumnDefinition
+	// Cells returns a cell for each column; obj is the object's JSON.
+	Cells(obj []byte, now time.Time) ([]any, error)
+}
+
+// Options of a [Handler]. The zero value is usable.
+type Options struct {
+	// Else answers what is not a read of a mirrored resource: writes,
+	// subresources, resources that cannot be watched or are not mirrored. nil
+	// refuses it.
+	Else http.Handler
+	// Printer returns how to show a kind as a Table. nil, and a nil Printer,
+	// show name and age.
+	Printer func(ctx context.Context, target mirror.Target) Printer
+	// BookmarkEvery is how often a watch that allows bookmarks gets one, about. 0
+	// means a minute, as in kube-apiserver.
+	BookmarkEvery time.Duration
+	// CacheBytes is how much memory may be spent on encodings other than the
+	// mirror's own. 0 means 64 MiB.
+	CacheBytes int64
+	// Watching, if not nil, is called when a watch is about to begin. It
+	// returns an error that is a [k8s.io/apimachinery/pkg/api/errors.APIStatus]
+	// if there are too many, or else what to call when the watch has ended.
+	Watching func(*http.Request) (done func(), err error)
+	// Logger gets what goes wrong. nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Handler answers the resource requests of the Kubernetes API: /api/v1/pods and
+// so on, without any prefix. The request's context says of which cluster, see
+// [WithCluster], and may carry a RequestInfo of
+// k8s.io/apiserver/pkg/endpoints/request. A watch ends with the context.
+type Handler struct {
+	mirror *mirror.Mirror
+	opts   Options
+	log    *slog.Logger
+	cache  *cache
+}
+
+// New returns a Handler of what m holds.
+func New(m *mirror.Mirror, opts Options) *Handler {
+	if opts.BookmarkEvery <= 0 {
+		opts.BookmarkEvery = time.Minute
+	}
+	if opts.CacheBytes <= 0 {
+		opts.CacheBytes = 64 << 20
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes)}
+}
+
+type clusterKey struct{}
+
+// WithCluster says which cluster a request is for; "" is the default one.
+func WithCluster(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, clusterKey{}, name)
+}
+
+// ClusterFrom is the name given by [WithCluster].
+func ClusterFrom(ctx context.Context) string {
+	name, _ := ctx.Value(clusterKey{}).(string)
+	return name
+}
+
+// RequestInfo reads what a request is for off its path, as kube-apiserver does.
+var RequestInfo = &request.RequestInfoFactory{
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// call is one request.
+type call struct {
+	*Handler
+	w    http.ResponseWriter
+	r    *http.Request
+	info *request.RequestInfo
+	kind kind
+	q    mirror.Query // of the target and namespace; and of the name, for a get
+	form form
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok {
+		var err error
+		if info, err = RequestInfo.NewRequestInfo(r); err != nil {
+			notFoundPage(w)
+			return
+		}
+	}
+	c := &call{Handler: h, w: w, r: r, info: info}
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if err := c.serve(); err != nil && r.Context().Err() == nil {
+		c.fail(err)
+	}
+}
+
+// unknown answers to a path that means nothing, in one of the two ways in which
+// kube-apiserver does: its own groups know what they do not have.
+func (c *call) unknown() error {
+	group := c.info.APIGroup
+	if group == "" || scheme.Scheme.IsGroupRegistered(group) || slices.Contains(serverKinds, group) {
+		out := plainStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		out.ErrStatus.Details = &metav1.StatusDetails{}
+		return out
+	}
+	notFoundPage(c.w)
+	return nil
+}
+
+// errElse says that the request is not for the mirror to answer.
+var errElse = errors.New("not a read of a mirrored resource")
+
+func (c *call) serve() error {
+	if !c.info.IsResourceRequest {
+		notFoundPage(c.w)
+		return nil
+	}
+	if err := c.resolve(); err != nil {
+		if !errors.Is(err, errElse) {
+			return err
+		}
+		if c.opts.Else != nil {
+			c.opts.Else.ServeHTTP(c.w, c.r)
+			return nil
+		}
+		return c.refusal()
+	}
+	if c.kind.gvk.Empty() {
+		return nil // answered
+	}
+	if err := c.acceptable(); err != nil {
+		return err
+	}
+	if err := c.negotiate(); err != nil {
+		return err
+	}
+	switch c.info.Verb {
+	case "get":
+		return c.get()
+	default:
+		return c.listOrWatch()
+	}
+}
+
+// resolve finds the resource that the request is for.
+func (c *call) resolve() error {
+	gvr := schema.GroupVersionResource{Group: c.info.APIGroup, Version: c.info.APIVersion, Resource: c.info.Resource}
+	target, err := c.mirror.ResolveGVR(c.r.Context(), ClusterFrom(c.r.Context()), gvr)
+	read := c.r.Method == http.MethodGet && slices.Contains([]string{"get", "list", "watch"}, c.info.Verb)
+	switch mirror.ReasonOf(err) {
+	case "":
+		if err != nil {
+			return err
+		}
+	case mirror.NotMirrored, mirror.Withheld:
+		if c.opts.Else != nil {
+			return errElse
+		}
+		return err
+	case mirror.UnknownResource:
+		if c.opts.Else != nil { // which knows better: discovery is never of this very moment
+			return errElse
+		}
+		return c.unknown()
+	default:
+		return err
+	}
+	r := target.Resource
+	c.q = mirror.Query{Target: target, Namespace: c.info.Namespace}
+	if !r.Namespaced {
+		if c.info.Namespace != "" && r.Group+r.Resource != "namespaces" {
+			return c.unknown()
+		}
+		c.q.Namespace = ""
+	}
+	if r.GVR() != gvr || r.Namespaced && c.q.Namespace == "" && c.info.Verb == "get" {
+		return c.unknown()
+	}
+	if !read || c.info.Subresource != "" || !r.Can("list") || !r.Can("watch") || c.info.Verb == "get" && !r.Can("get") {
+		return errElse
+	}
+	c.kind = kindOf(r)
+	return nil
+}
+
+// watchTimeout is how long a watch lasts that does not say so: between half an
+// hour and an hour, as in kube-apiserver.
+func watchTimeout() time.Duration { return 30*time.Minute + rand.N(30*time.Minute) }
