@@ -45,7 +45,7 @@ aggregated API that is down, most often), the rest is listed and the command fai
 }
 
 func (g *globals) listResources(ctx context.Context, clusters []*cluster.Cluster, output string) error {
-	t := &table{columns: []string{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}}
+	t := &grid{columns: []string{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}}
 	if output == "wide" {
 		t.columns = append(t.columns, "VERBS", "CATEGORIES")
 	}

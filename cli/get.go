@@ -222,7 +222,10 @@ func (get *getter) pages(ctx context.Context, o objects, q query) (batch, error)
 		q.next = a.next
 	}
 	if accept == asTable && b.page.columns == nil {
-		b.page = tableOfObjects(b.objects, wide)
+		var err error
+		if b.page, err = tableOfObjects(b.objects, wide); err != nil {
+			return b, err
+		}
 	}
 	return b, nil
 }
@@ -279,12 +282,12 @@ func (get *getter) printNames(w io.Writer, batches []batch) {
 
 // tables joins batches of one resource to one table, and says whether there is
 // anything in them.
-func (get *getter) tables(batches []batch) (tables []*table, found bool) {
+func (get *getter) tables(batches []batch) (tables []*grid, found bool) {
 	resources := make(map[string]bool)
 	for _, b := range batches {
 		resources[b.resource] = true
 	}
-	heads := make(map[string]*table)
+	heads := make(map[string]*grid)
 	for _, b := range batches {
 		if len(b.page.rows) == 0 {
 			continue
@@ -300,7 +303,7 @@ func (get *getter) tables(batches []batch) (tables []*table, found bool) {
 		key := b.resource + "\x00" + strings.Join(columns, "\x00")
 		t := heads[key]
 		if t == nil {
-			t = &table{columns: columns}
+			t = &grid{columns: columns}
 			if get.noHeaders {
 				t.columns = nil
 			}

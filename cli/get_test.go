@@ -25,7 +25,7 @@ func TestGetTables(t *testing.T) {
 	three := int32(3)
 	w.create(
 		pod("web-1", func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Ready: true, RestartCount: 2}}}
+			p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Ready: true, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
 			p.Spec.NodeName = "n1"
 			p.CreationTimestamp = metav1.NewTime(time.Now().Add(-3 * time.Hour))
 		}),
@@ -41,7 +41,7 @@ func TestGetTables(t *testing.T) {
 		"get pods --no-headers":        {"web-1 1/1 Running 2 *"},
 		"get events":                   {"LAST SEEN TYPE REASON OBJECT MESSAGE", "* Normal Pulled pod/web-1 an image"},
 		"get pods -A":                  {"NAMESPACE NAME READY STATUS RESTARTS AGE", "default web-1 1/1 Running 2 *", "kube-system web-2 0/1 CrashLoopBackOff 0 *"},
-		"get pods -o wide":             {"NAME READY STATUS RESTARTS IP NODE AGE", "web-1 1/1 Running 2 10.0.0.1 n1 *"},
+		"get pods -o wide":             {"NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES", "web-1 1/1 Running 2 * 10.0.0.1 n1 <none> <none>"},
 		"get pod web-2 -n kube-system": {"NAME READY STATUS RESTARTS AGE", "web-2 0/1 CrashLoopBackOff 0 *"},
 		"get pod web-2 -A":             {"NAMESPACE NAME READY STATUS RESTARTS AGE", "kube-system web-2 0/1 CrashLoopBackOff 0 *"},
 		"get deploy,pods -l app=web":   {"NAME READY UP-TO-DATE AVAILABLE AGE", "deployment.apps/web 2/3 1 2 *", "", "NAME READY STATUS RESTARTS AGE", "pod/web-1 1/1 Running 2 *"},

@@ -175,8 +175,9 @@ func (get *getter) list(ctx context.Context, m *mirrored, cluster string, w wish
 		b.resource, b.kind = gvk.String(), kindName(gvk.Kind, gvk.Group)
 		b.namespaced = b.namespaced || u.GetNamespace() != ""
 	}
-	b.page = tableOfObjects(b.objects, get.output == "wide")
-	return b, nil
+	var err error
+	b.page, err = tableOfObjects(b.objects, get.output == "wide")
+	return b, err
 }
 
 // serverError is a refusal that the server explains.

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/cli/internal/diff"
@@ -98,9 +99,15 @@ func details(u *unstructured.Unstructured) string {
 			b.WriteString("  " + key + "=" + value)
 		}
 	}
-	add("age", age(u))
-	for _, c := range columnsOf(u) {
-		add(strings.ToLower(strings.NewReplacer(" ", "-", "(S)", "s").Replace(c.name)), c.value(u.Object))
+	if born := u.GetCreationTimestamp(); !born.IsZero() {
+		add("age", since(born.Time))
+	}
+	p := printerOf(u)
+	cells, _ := cellsOf(p, u) // what came as JSON goes as JSON
+	for i, c := range p.Columns() {
+		if name := strings.ToLower(strings.NewReplacer(" ", "-", "(s)", "s").Replace(c.Name)); i < len(cells) && name != "name" && name != "age" {
+			add(name, known(cells[i]))
+		}
 	}
 	for _, owner := range u.GetOwnerReferences() {
 		if owner.Controller != nil && *owner.Controller || len(u.GetOwnerReferences()) == 1 {
@@ -114,9 +121,20 @@ func details(u *unstructured.Unstructured) string {
 	slices.Sort(labels)
 	add("labels", strings.Join(labels, ","))
 	if u.GetDeletionTimestamp() != nil {
-		add("deleting", since(object(u.Object).text("metadata", "deletionTimestamp")))
+		add("deleting", since(u.GetDeletionTimestamp().Time))
 	}
 	return b.String()
+}
+
+func since(t time.Time) string { return duration.HumanDuration(time.Since(t)) }
+
+// known is a cell as text, empty where it says that there is nothing to say.
+func known(cell any) string {
+	switch cell {
+	case nil, "<none>", "<unset>", "<unknown>":
+		return ""
+	}
+	return fmt.Sprint(cell)
 }
 
 var opColours = map[diff.Op]string{diff.Added: green, diff.Removed: red, diff.Changed: yellow}

@@ -5,19 +5,22 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tidings-io/tidings/kubeapi/table"
 )
 
-// table is text in columns.
-type table struct {
+// grid is text in columns.
+type grid struct {
 	columns []string // the heads, nil for none
 	rows    [][]string
 }
 
-// write writes the table with its columns aligned.
-func (t *table) write(w io.Writer) {
+// write writes the grid with its columns aligned.
+func (g *grid) write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 	line := func(cells []string) {
 		for i, c := range cells {
@@ -28,10 +31,10 @@ func (t *table) write(w io.Writer) {
 		}
 		fmt.Fprintln(tw)
 	}
-	if t.columns != nil {
-		line(t.columns)
+	if g.columns != nil {
+		line(g.columns)
 	}
-	for _, row := range t.rows {
+	for _, row := range g.rows {
 		line(row)
 	}
 	tw.Flush()
@@ -63,36 +66,60 @@ type page struct {
 	rows    []row
 }
 
-// tableOfObjects makes the table that an API server would have made, as far as
-// kinds are known here.
-func tableOfObjects(objects []*unstructured.Unstructured, wide bool) page {
-	p := page{columns: []string{"NAME"}}
+// printerOf makes the rows of objects of one kind. A custom resource's own
+// columns are not known here: it gets an age.
+func printerOf(u *unstructured.Unstructured) *table.Printer {
+	return table.For(u.GroupVersionKind(), &table.CRDColumns{})
+}
+
+// cellsOf are the cells of an object, one for each column of p.
+func cellsOf(p *table.Printer, u *unstructured.Unstructured) ([]any, error) {
+	object, err := u.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("show %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return p.Cells(object, time.Now())
+}
+
+// tableOfObjects makes the table that an API server would have made.
+func tableOfObjects(objects []*unstructured.Unstructured, wide bool) (page, error) {
 	if len(objects) == 0 {
-		return p
+		return page{columns: []string{"NAME"}}, nil
 	}
-	var show []column
-	for _, c := range columnsOf(objects[0]) {
-		if wide || !c.wide {
-			show = append(show, c)
-			p.columns = append(p.columns, c.name)
-		}
-	}
-	p.columns = append(p.columns, "AGE")
+	printer := printerOf(objects[0])
+	p, show := columnsOf(printer.Columns(), wide)
 	for _, u := range objects {
-		cells := []string{u.GetName()}
-		for _, c := range show {
-			cells = append(cells, orNone(c.value(u.Object)))
+		cells, err := cellsOf(printer, u)
+		if err != nil {
+			return page{}, err
 		}
-		p.rows = append(p.rows, row{u.GetNamespace(), append(cells, orUnknown(age(u)))})
+		p.add(u.GetNamespace(), cells, show)
 	}
-	if objects[0].GetKind() == "Event" { // nobody looks for one by name or age
-		last := len(p.columns) - 1
-		p.columns = p.columns[1:last]
-		for i := range p.rows {
-			p.rows[i].cells = p.rows[i].cells[1:last]
+	return p, nil
+}
+
+// columnsOf are the heads of the columns to show, and which ones those are.
+func columnsOf(definitions []metav1.TableColumnDefinition, wide bool) (p page, show []int) {
+	for i, c := range definitions {
+		if wide || c.Priority == 0 {
+			show = append(show, i)
+			p.columns = append(p.columns, strings.ToUpper(c.Name))
 		}
 	}
-	return p
+	return p, show
+}
+
+// add adds a row. A server may send fewer cells than it has defined.
+func (p *page) add(namespace string, cells []any, show []int) {
+	out := row{namespace: namespace}
+	for _, i := range show {
+		cell := ""
+		if i < len(cells) && cells[i] != nil {
+			cell = fmt.Sprint(cells[i])
+		}
+		out.cells = append(out.cells, orNone(cell))
+	}
+	p.rows = append(p.rows, out)
 }
 
 func orNone(s string) string {
@@ -102,24 +129,10 @@ func orNone(s string) string {
 	return s
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "<unknown>"
-	}
-	return s
-}
-
 // tableOfServer takes over a table that an API server made. definitions are
 // those of the first page: the server may leave them out of the others.
 func tableOfServer(t *metav1.Table, definitions []metav1.TableColumnDefinition, wide bool) (page, error) {
-	var p page
-	var show []int
-	for i, c := range definitions {
-		if wide || c.Priority == 0 {
-			show = append(show, i)
-			p.columns = append(p.columns, strings.ToUpper(c.Name))
-		}
-	}
+	p, show := columnsOf(definitions, wide)
 	for _, r := range t.Rows {
 		var of metav1.PartialObjectMetadata
 		if len(r.Object.Raw) > 0 {
@@ -127,15 +140,7 @@ func tableOfServer(t *metav1.Table, definitions []metav1.TableColumnDefinition, 
 				return page{}, fmt.Errorf("read a row of the table: %w", err)
 			}
 		}
-		out := row{namespace: of.Namespace}
-		for _, i := range show {
-			cell := ""
-			if i < len(r.Cells) && r.Cells[i] != nil {
-				cell = fmt.Sprint(r.Cells[i])
-			}
-			out.cells = append(out.cells, orNone(cell))
-		}
-		p.rows = append(p.rows, out)
+		p.add(of.Namespace, r.Cells, show)
 	}
 	return p, nil
 }
