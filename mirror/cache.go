@@ -152,23 +152,46 @@ func (q *Query) collect(view *informer.View[*codec.Raw], after string, limit int
 	}
 	scope.After = after
 	var found []*Object
-	for o := range view.All(scope) {
-		if !q.matchFields(o) {
+	full := func() bool { return limit > 0 && int64(len(found)) > limit }
+	add := func(scope informer.Query) {
+		for o := range view.All(scope) {
+			if !q.matchFields(o) {
+				continue
+			}
+			if found = append(found, o); full() {
+				break
+			}
+		}
+	}
+	if q.Namespaces == nil || scope.Namespace != "" {
+		add(scope)
+		return found
+	}
+	for _, namespace := range q.inKeyOrder() {
+		if behind(namespace, after) {
 			continue
 		}
-		if found = append(found, o); limit > 0 && int64(len(found)) > limit {
+		scope.Namespace = namespace
+		if add(scope); full() {
 			break
 		}
 	}
 	return found
 }
 
-// count is the number of objects in the query's namespace.
+// count is the number of objects in the query's namespaces.
 func (q *Query) count(view *informer.View[*codec.Raw]) int {
+	n := 0
+	if q.Namespaces != nil {
+		for _, namespace := range q.Namespaces {
+			one := Query{Target: q.Target, Namespace: namespace}
+			n += one.count(view)
+		}
+		return n
+	}
 	if q.Namespace == "" {
 		return view.Len()
 	}
-	n := 0
 	for range view.All(informer.Query{Namespace: q.Namespace}) {
 		n++
 	}
@@ -193,6 +216,7 @@ func (q *Query) scope() (scope informer.Query, possible bool) {
 			return scope, false
 		}
 		scope.Namespace = ns
+		return scope, q.among(ns)
 	}
 	return scope, true
 }
@@ -200,6 +224,9 @@ func (q *Query) scope() (scope informer.Query, possible bool) {
 // matches says whether an object is among those asked for.
 func (q *Query) matches(o *Object) bool {
 	if q.Namespace != "" && o.GetNamespace() != q.Namespace {
+		return false
+	}
+	if q.Namespaces != nil && !q.among(o.GetNamespace()) {
 		return false
 	}
 	if q.Labels != nil && !q.Labels.Matches(labels.Set(o.GetLabels())) {

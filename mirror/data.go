@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -27,6 +28,10 @@ type Query struct {
 	// Namespace limits the query to one. Empty means all of them, or that the
 	// resource has none.
 	Namespace string
+	// Namespaces, if not nil, limits the query to these, which are sorted; none
+	// of them means no objects. Not together with Namespace, and of the cache
+	// only.
+	Namespaces []string
 	// Name of the one object wanted; for Get only.
 	Name string
 	// Labels and Fields, if not nil, select among the objects.
@@ -170,6 +175,16 @@ func (q *Query) check(ctx context.Context) error {
 		}
 		if wrong := validation.IsDNS1123Label(q.Namespace); len(wrong) > 0 {
 			return invalid("%.80q cannot be the name of a namespace: %s", q.Namespace, strings.Join(wrong, "; "))
+		}
+	}
+	if q.Namespaces != nil {
+		switch {
+		case !q.Resource.Namespaced:
+			return invalid("%s are not namespaced: ask without namespaces", q.Resource)
+		case q.Namespace != "" || q.Name != "" || q.Source == Live:
+			return invalid("a query limited to several namespaces is a list or a watch of the cache")
+		case !slices.IsSorted(q.Namespaces):
+			return invalid("the namespaces are not sorted")
 		}
 	}
 	if q.Name != "" {

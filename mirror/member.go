@@ -212,6 +212,9 @@ func (m *Mirror) resolve(ctx context.Context, clusterName, arg string, find func
 	if err != nil {
 		return Target{}, err
 	}
+	if err := expected(ctx, member); err != nil {
+		return Target{}, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Wait, errWaited)
 	defer cancel()
 	ctx, stop := either(ctx, member.ctx)

@@ -76,7 +76,7 @@ func (t *tokens) mac(q Query, body []byte) []byte {
 	if source == "" {
 		source = Cache
 	}
-	for _, part := range []string{q.Cluster(), gvr.Group, gvr.Version, gvr.Resource, q.Namespace, selectors[0], selectors[1], string(source), string(body)} {
+	for _, part := range []string{q.Cluster(), gvr.Group, gvr.Version, gvr.Resource, q.Namespace, list(q.Namespaces), selectors[0], selectors[1], string(source), string(body)} {
 		writePart(h, part)
 	}
 	return h.Sum(nil)[:macSize]
