@@ -52,11 +52,20 @@ func (c *Cluster) authenticate(req *http.Request) (User, error) {
 }
 
 func (c *Cluster) userOf(token string) (User, bool) {
+	c.mu.RLock()
 	user, ok := c.opts.Users[token]
+	c.mu.RUnlock()
 	if ok && !slices.Contains(user.Groups, "system:authenticated") {
 		user.Groups = append(slices.Clone(user.Groups), "system:authenticated")
 	}
 	return user, ok
+}
+
+// RemoveUser makes a bearer token of [Options.Users] one of nobody.
+func (c *Cluster) RemoveUser(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.opts.Users, token)
 }
 
 // impersonate lets a user act as another one if it may impersonate it.

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -70,6 +71,7 @@ type Cluster struct {
 // New makes a cluster. With a workload its initial objects are there when New
 // returns; they move only while [Cluster.Run] runs.
 func New(opts Options) *Cluster {
+	opts.Users = maps.Clone(opts.Users)
 	if opts.History <= 0 {
 		opts.History = 10_000
 		if opts.Workload != nil {

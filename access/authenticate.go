@@ -1,0 +1,86 @@
+package access
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+const (
+	authenticated   = "system:authenticated"
+	unauthenticated = "system:unauthenticated"
+)
+
+// Authenticate finds out who makes a request, by its certificate or else by its
+// token, and whether it may act as whom it wants to act as. Errors are of
+// apimachinery's StatusError: 401 for credentials that are missing or not
+// accepted, 403 for an impersonation that is not allowed, 503 if the cluster
+// cannot be asked.
+func (r *Reviewer) Authenticate(ctx context.Context, credentials Credentials) (*Caller, error) {
+	caller, _, err := r.authenticate(ctx, credentials)
+	return caller, err
+}
+
+// authenticate also says how long the answer may be believed.
+func (r *Reviewer) authenticate(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
+	if credentials.malformed {
+		return nil, time.Time{}, unauthorized()
+	}
+	caller, until, err := r.byCertificate(ctx, credentials)
+	if (caller == nil || err != nil) && credentials.token != nil {
+		caller, until, err = r.byToken(ctx, credentials)
+	}
+	switch {
+	case err != nil:
+		return nil, time.Time{}, err
+	case caller == nil:
+		return nil, time.Time{}, unauthorized()
+	}
+	return r.impersonate(ctx, caller, until)
+}
+
+// byToken asks the cluster whose token it is.
+func (r *Reviewer) byToken(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
+	const asking = "a TokenReview"
+	token := *credentials.token
+	got, err := r.tokens.get(ctx, digestOf("token", token), func(ctx context.Context) (*Caller, time.Duration, error) {
+		var review authenticationv1.TokenReview
+		err := create(ctx, r.authentication, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, &review)
+		if err != nil {
+			r.trouble(asking, err)
+			return nil, 0, err
+		}
+		if !review.Status.Authenticated || review.Status.User.Username == "" {
+			return nil, r.options.Deny, nil
+		}
+		return newCaller(review.Status.User), r.options.Allow, nil
+	})
+	if err != nil {
+		return nil, time.Time{}, r.unanswered(ctx, asking, err)
+	}
+	if got.value == nil {
+		return nil, time.Time{}, unauthorized()
+	}
+	return got.value.with(credentials, true), got.until, nil
+}
+
+// withGroups adds the groups that the API server gives everyone who is known.
+func withGroups(groups []string) []string {
+	if slices.Contains(groups, authenticated) || slices.Contains(groups, unauthenticated) {
+		return groups
+	}
+	return append(slices.Clone(groups), authenticated)
+}
+
+// serviceAccount reads the user name of a service account.
+func serviceAccount(username string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(username, "system:serviceaccount:")
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	return namespace, name, ok && namespace != "" && name != "" && !strings.Contains(name, ":")
+}

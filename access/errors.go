@@ -1,0 +1,70 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	errSilent  = errors.New("no answer in time")
+	errCrowded = errors.New("too many questions are under way")
+)
+
+// unauthorized has the words of a kube-apiserver.
+func unauthorized() error { return apierrors.NewUnauthorized("Unauthorized") }
+
+// forbidden has the words of a kube-apiserver.
+func forbidden(c *Caller, a Attributes, reason string) error {
+	message := html.Replace(forbiddenMessage(c, a))
+	if reason != "" {
+		message += ": " + reason
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
+}
+
+// html keeps a message from being taken for a page.
+var html = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
+
+func forbiddenMessage(c *Caller, a Attributes) string {
+	if a.Resource == "" {
+		return fmt.Sprintf("User %q cannot %s path %q", c.Name(), a.Verb, a.Path)
+	}
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	where := "at the cluster scope"
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", c.Name(), a.Verb, resource, a.Group, where)
+}
+
+// unanswered is the error of a question that the cluster did not answer, which
+// is refused like a no but may be asked again.
+func (r *Reviewer) unanswered(ctx context.Context, asking string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	message := fmt.Sprintf("nothing is shown that the API server of cluster %s cannot be asked about: %s: %v", r.name, asking, err)
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		message += "; the mirror's own user needs the rights of the ClusterRole system:auth-delegator"
+	}
+	out := apierrors.NewServiceUnavailable(message)
+	out.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(max(r.options.Fail, time.Second) / time.Second)}
+	return out
+}
+
+// IsUnanswered says that an error is not a no: the cluster could not be asked.
+func IsUnanswered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusServiceUnavailable
+}

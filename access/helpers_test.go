@@ -1,0 +1,114 @@
+package access_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/tidings-io/tidings/access"
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/demo"
+	"github.com/tidings-io/tidings/internal/controlplane"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(controlplane.Tests(m)) }
+
+var (
+	tokenReviews  = authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")
+	accessReviews = authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")
+)
+
+// rig is a reviewer of an in-memory cluster, inside a bubble.
+type rig struct {
+	*testing.T
+	*access.Reviewer
+	ctx     context.Context
+	cluster *demo.Cluster
+	gate    *access.Gate
+
+	mu     sync.Mutex
+	rights map[string]map[access.Attributes]bool // by user; only what is there is allowed
+}
+
+const mirrorToken = "mirror-token"
+
+var pods = access.Attributes{Verb: "list", Version: "v1", Resource: "pods", Namespace: "default"}
+
+func inBubble(t *testing.T, options access.Options, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, ctx: t.Context(), rights: map[string]map[access.Attributes]bool{}}
+		r.cluster = demo.New(demo.Options{Allow: r.allowed, Users: map[string]demo.User{
+			mirrorToken:   {Name: "mirror"},
+			"alice-token": {Name: "alice", Groups: []string{"people"}},
+			"bob-token":   {Name: "bob"},
+		}})
+		config, stop := demo.InProcess(r.cluster)
+		defer stop()
+		config.BearerToken = mirrorToken
+		c, err := cluster.New("test", config)
+		r.must(err)
+		options.Logger = slog.New(slog.DiscardHandler)
+		r.gate, err = access.NewGate(options)
+		r.must(err)
+		r.Reviewer, err = r.gate.Reviewer(c)
+		r.must(err)
+		test(r)
+	})
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) allowed(u demo.User, a demo.Access) bool {
+	if u.Name == "mirror" {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rights[u.Name][access.Attributes{
+		Verb: a.Verb, Group: a.Group, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name, Path: a.Path,
+	}]
+}
+
+// grant gives a right or takes it.
+func (r *rig) grant(user string, a access.Attributes, granted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rights[user] == nil {
+		r.rights[user] = map[access.Attributes]bool{}
+	}
+	r.rights[user][a] = granted
+}
+
+// bearer are the credentials of a request with a token and further headers.
+func bearer(token string, headers ...string) access.Credentials {
+	h := http.Header{}
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		h.Add(headers[i], headers[i+1])
+	}
+	return access.CredentialsOf(&http.Request{Header: h})
+}
+
+// may is what the reviewer says of a token and an action.
+func (r *rig) may(credentials access.Credentials, a access.Attributes) error {
+	caller, err := r.Authenticate(r.ctx, credentials)
+	if err != nil {
+		return err
+	}
+	return r.Authorize(r.ctx, caller, a)
+}
