@@ -21,7 +21,7 @@
 // decoded when it is read: slower, and a tenth of the memory.
 //
 // Objects are shared by everyone who reads them. Nobody may modify them; make a
-// DeepCopy first.
+// DeepCopy first. [DetectMutations] finds out who does not.
 //
 // # What is told
 //

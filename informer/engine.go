@@ -3,12 +3,14 @@ package informer
 import (
 	"context"
 	"iter"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/mutation"
 	"github.com/tidings-io/tidings/internal/processor"
 	"github.com/tidings-io/tidings/internal/reflector"
 	"github.com/tidings-io/tidings/internal/share"
@@ -116,6 +118,7 @@ type stored[T, S Object] struct {
 	store   *indexer.Indexer[S]
 	sources atomic.Pointer[[]scoped[S]] // one, or one for each namespace
 	expand  func(S) T                   // of nothing: nothing
+	lent    *mutation.Detector[T]       // nil: what readers do to objects is not looked at
 	keep    func(S) bool                // nil: everything is kept
 	codec   func(codec.Codec[T]) codec.Codec[S]
 }
@@ -134,7 +137,12 @@ func newStored[T, S Object](o *options, expand func(S) T) *stored[T, S] {
 	if _, ok := any(*new(S)).(*codec.Raw); ok {
 		opts.Size = func(obj S) int { return any(obj).(*codec.Raw).Size() }
 	}
-	return &stored[T, S]{opts: o, store: indexer.New(opts), expand: expand}
+	e := &stored[T, S]{opts: o, store: indexer.New(opts), expand: expand}
+	if o.detect {
+		e.lent = mutation.New[T](func() string { return e.targets()[0].String() }, o.report)
+		e.expand = func(obj S) T { return e.lent.Lend(expand(obj)) }
+	}
+	return e
 }
 
 func (e *stored[T, S]) connect(c *cluster.Cluster) error {
@@ -168,6 +176,9 @@ func (e *stored[T, S]) targets() (targets []source.Target) {
 func (e *stored[T, S]) run(opts func(source.Target) reflector.Options) parts {
 	queue := delta.NewQueue[S]()
 	p := parts{learnt: queue.Close, apply: func() {
+		if e.lent != nil {
+			defer e.lent.Run()()
+		}
 		for {
 			// What the reflectors have learnt is applied even while stopping, so
 			// that the next start can go on from there.
@@ -221,12 +232,12 @@ func (e *stored[T, S]) stats() indexer.Stats { return e.store.Stats() }
 func (e *stored[T, S]) version(namespace string) (uint64, bool) { return e.store.Version(namespace) }
 
 func (e *stored[T, S]) follow(o processor.Options) follower[T] {
-	return followed[T, S]{processor.Follow(e.store, o), e.expand}
+	return followed[T, S]{processor.Follow(e.store, o), e, o.Name}
 }
 
 func (e *stored[T, S]) resume(since uint64, o processor.Options) (follower[T], bool) {
 	f, ok := processor.Resume(e.store, since, o)
-	return followed[T, S]{f, e.expand}, ok
+	return followed[T, S]{f, e, o.Name}, ok
 }
 
 func (e *stored[T, S]) addIndex(name string, values func([]string, T) []string) error {
@@ -271,19 +282,23 @@ func (v view[T, S]) search(q Query) iter.Seq[T] {
 // followed is a follower of a store that holds an S for each T.
 type followed[T, S Object] struct {
 	*processor.Follower[S]
-	expand func(S) T
+	of   *stored[T, S]
+	name string
 }
 
 func (f followed[T, S]) run(ctx context.Context, drain bool, tell func(Event[T]) bool) {
 	f.Run(ctx, drain, func(e processor.Event[S]) bool {
 		out := Event[T]{
-			Type: EventType(e.Type), Object: f.expand(e.Object),
+			Type: EventType(e.Type), Object: f.of.expand(e.Object),
 			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.ResourceVersion,
 		}
 		if e.Type == processor.Sync {
 			out.Old = out.Object
 		} else {
-			out.Old = f.expand(e.Old)
+			out.Old = f.of.expand(e.Old)
+		}
+		if f.of.lent != nil {
+			defer f.of.lent.Returned("who follows as "+strconv.Quote(f.name), out.Object, out.Old)
 		}
 		return tell(out)
 	})
@@ -292,18 +307,27 @@ func (f followed[T, S]) run(ctx context.Context, drain bool, tell func(Event[T])
 // call does what Handlers.Handle does, without making an Event, nor an object that
 // no function asks for.
 func (f followed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at *EventType) {
+	if f.of.lent != nil { // who is told what has to be known
+		f.run(ctx, drain, func(e Event[T]) bool {
+			*at = e.Type
+			to.Handle(e)
+			return true
+		})
+		return
+	}
+	expand := f.of.expand
 	f.Run(ctx, drain, func(e processor.Event[S]) bool {
 		*at = EventType(e.Type)
 		switch {
 		case e.Type == processor.Added && to.Add != nil:
-			to.Add(f.expand(e.Object), e.Initial)
+			to.Add(expand(e.Object), e.Initial)
 		case e.Type == processor.Updated && to.Update != nil:
-			to.Update(f.expand(e.Old), f.expand(e.Object))
+			to.Update(expand(e.Old), expand(e.Object))
 		case e.Type == processor.Sync && to.Update != nil:
-			obj := f.expand(e.Object)
+			obj := expand(e.Object)
 			to.Update(obj, obj)
 		case e.Type == processor.Deleted && to.Delete != nil:
-			to.Delete(f.expand(e.Object))
+			to.Delete(expand(e.Object))
 		case e.Type == processor.Synced && to.Synced != nil:
 			to.Synced()
 		}

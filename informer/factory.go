@@ -37,7 +37,7 @@ type Managed interface {
 type sharing struct {
 	kept                                       reflect.Type
 	resource, namespaces, labels, fields, from string
-	managedFields, unshared                    bool
+	managedFields, unshared, compact, detect   bool
 	own                                        int // not 0 for one that is not shared
 }
 
@@ -48,15 +48,15 @@ func NewFactory(c *cluster.Cluster, opts ...Option) *Factory {
 
 // For returns the factory's informer of T with these options beside the
 // factory's own, making it if nobody has asked for it before. It is not started.
-// Askers share an informer if they ask for the same T, resource, namespaces and
-// selectors, and neither a [Filter] nor a [Transform], which cannot be compared.
+// Askers share an informer if they ask for the same T, resource, namespaces,
+// selectors and kind of store, and neither a [Filter] nor a [Transform], which cannot be compared.
 func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	all := slices.Concat(f.opts, opts)
 	o, err := newOptions(all)
 	if err != nil {
 		return nil, err
 	}
-	key := sharing{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, 0}
+	key := sharing{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, o.compact, o.detect, 0}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o.filter != nil || o.transform != nil {

@@ -35,10 +35,12 @@ type options struct {
 	logger     *slog.Logger
 	transform  any // func(T) (T, error)
 	filter     any // func(T) bool
+	detect     bool
+	report     func(error) // of mutations; nil panics
 }
 
 func newOptions(opts []Option) (*options, error) {
-	o := &options{scheme: scheme.Scheme, logger: slog.Default()}
+	o := &options{scheme: scheme.Scheme, logger: slog.Default(), detect: detectByEnvironment()}
 	var errs []error
 	for _, opt := range opts {
 		errs = append(errs, opt(o))
