@@ -14,7 +14,7 @@ import (
 // It waits for the first list as [Mirror.List] does. It looks at one object of
 // each namespace.
 func (m *Mirror) Namespaces(ctx context.Context, q Query, most int) (namespaces []string, more bool, err error) {
-	d, err := m.data(q)
+	d, err := m.data(ctx, &q)
 	if err != nil {
 		return nil, false, err
 	}
