@@ -19,6 +19,7 @@ func TestStatusTellsOfSlowLoops(t *testing.T) {
 				<-gate
 			}
 		}()
+		synctest.Wait() // it follows from the beginning
 		r.must(inf.Start(r.ctx))
 		r.set("default", "a", "1")
 		r.set("default", "a", "2")
