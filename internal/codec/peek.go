@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"unsafe"
+
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -58,13 +60,13 @@ func peekProtobuf(raw []byte) (id Identity) {
 		fields(metadata, func(number protowire.Number, value []byte) bool {
 			switch number {
 			case fieldName:
-				id.Name = string(value)
+				id.Name = view(value)
 			case fieldNamespace:
-				id.Namespace = string(value)
+				id.Namespace = view(value)
 			case fieldUID:
-				id.UID = string(value)
+				id.UID = view(value)
 			case fieldResourceVersion:
-				id.ResourceVersion = string(value)
+				id.ResourceVersion = view(value)
 				return false // what follows is of no interest
 			}
 			return true
@@ -97,3 +99,6 @@ func fields(message []byte, visit func(protowire.Number, []byte) bool) {
 		message = message[n:]
 	}
 }
+
+// view is the string that b is for now.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

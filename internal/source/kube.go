@@ -67,7 +67,7 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	}
 	defer body.Close()
 	var seen callerError
-	pipe := newPipeline(func(raw []byte) (T, error) { return k.listed(format, raw) }, func(o T) error { return seen.note(each(o)) })
+	pipe := k.pipeline(format, func(o T) error { return seen.note(each(o)) })
 	defer pipe.abandon()
 	var meta metav1.ListMeta
 	if format == codec.Protobuf {
@@ -137,9 +137,7 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	defer body.Close()
 	var seen callerError
 	initial := opts.InitialEvents
-	pipe := newPipeline(
-		func(raw []byte) (T, error) { return k.listed(format, raw) },
-		func(o T) error { return seen.note(each(Event[T]{Type: Added, Object: o})) })
+	pipe := k.pipeline(format, func(o T) error { return seen.note(each(Event[T]{Type: Added, Object: o})) })
 	defer pipe.abandon()
 	visit := func(kind string, raw []byte) error {
 		if initial {
@@ -174,17 +172,19 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	return nil
 }
 
-// listed is an object that is part of a list: one that is held is not decoded
-// again.
-func (k *Kube[T]) listed(format codec.Format, raw []byte) (T, error) {
+// pipeline makes the objects of a list: those that are held are not decoded again.
+func (k *Kube[T]) pipeline(format codec.Format, each func(T) error) *pipeline[T] {
+	var held func([]byte) (T, bool)
 	if k.held != nil {
-		if id, ok := codec.Peek(format, raw); ok {
-			if object, ok := k.held(id); ok {
-				return object, nil
+		held = func(raw []byte) (o T, ok bool) {
+			id, ok := codec.Peek(format, raw)
+			if !ok {
+				return o, false
 			}
+			return k.held(id)
 		}
 	}
-	return k.changed(format, raw)
+	return newPipeline(held, func(raw []byte) (T, error) { return k.changed(format, raw) }, each)
 }
 
 // changed is an object that is news.

@@ -289,11 +289,17 @@ func (in *messageReader) varint() (uint64, error) {
 	return 0, errors.New("varint is too long")
 }
 
-// bytes reads size bytes, valid until the next call. Memory is taken as bytes
-// arrive, not on the word of the length.
+// bytes reads size bytes, valid until something more is read. Memory is taken as
+// bytes arrive, not on the word of the length.
 func (in *messageReader) bytes(size uint64) ([]byte, error) {
 	if size > maxMessage {
 		return nil, fmt.Errorf("a message of %d bytes is over the limit of %d", size, maxMessage)
+	}
+	if size <= uint64(in.r.Size()) { // most are
+		b, err := in.r.Peek(int(size))
+		n, _ := in.r.Discard(len(b))
+		in.offset += uint64(n)
+		return b, truncated(err)
 	}
 	in.buf.Reset()
 	if in.buf.Cap() > roomy && size < roomy {
