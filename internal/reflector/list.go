@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidings-io/tidings/internal/delta"
-	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/source"
 )
 
@@ -153,56 +152,4 @@ func (r *Reflector[T]) progress(received, expected int64) {
 		}
 		s.Contact = time.Now()
 	})
-}
-
-// stage holds the initial events of a WatchList stream until their end is
-// known: a server may send changes among them.
-type stage[T object.Object] struct {
-	items []T
-	place map[[2]string]int // namespace and name → index of items
-	holes int
-}
-
-func newStage[T object.Object]() *stage[T] { return &stage[T]{place: map[[2]string]int{}} }
-
-// apply takes in an event and reports whether it brought an object not seen
-// before: a sign that the initial events still go on.
-func (s *stage[T]) apply(e source.Event[T]) bool {
-	if e.Type == source.Bookmark {
-		return false
-	}
-	key := [2]string{e.Object.GetNamespace(), e.Object.GetName()}
-	i, known := s.place[key]
-	switch {
-	case e.Type == source.Deleted && known:
-		s.holes++ // and s.items[i] is nowhere in place any more
-		delete(s.place, key)
-	case e.Type == source.Deleted:
-	case known:
-		s.items[i] = e.Object
-	default:
-		s.place[key] = len(s.items)
-		s.items = append(s.items, e.Object)
-		return true
-	}
-	return false
-}
-
-func (s *stage[T]) len() int { return len(s.place) }
-
-// take returns the objects in the order in which they came.
-func (s *stage[T]) take() []T {
-	if s.holes == 0 {
-		items := s.items
-		*s = stage[T]{}
-		return items
-	}
-	items := make([]T, 0, len(s.place))
-	for i, o := range s.items {
-		if j, ok := s.place[[2]string{o.GetNamespace(), o.GetName()}]; ok && i == j {
-			items = append(items, o)
-		}
-	}
-	*s = stage[T]{}
-	return items
 }
