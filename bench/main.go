@@ -18,6 +18,8 @@ var lines = []line{
 	latency,
 	firstSync,
 	replaySync,
+	peaks,
+	relist,
 	reads,
 	contention,
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,11 +21,22 @@ import (
 
 // replay serves pods it has encoded once, as the initial events of a watch, and
 // then says no more: the server costs as little as can be, in a process of its
-// own.
+// own. It has two lists, between which one in a hundred pods has changed.
 type replay struct {
-	frames    [][]byte // of a watch, in protobuf
+	lists     [2][][]byte // frames of a watch, in protobuf
+	expired   []byte      // the frame that ends a watch
 	discovery http.Handler
+
+	mu      sync.Mutex
+	serving int           // which list
+	changed chan struct{} // closed when it is to be the other one
 }
+
+// oneIn is how many pods there are for each that changes between the lists.
+const oneIn = 100
+
+// versions of the two lists.
+var versions = [2]string{"1000000000", "2000000000"}
 
 // serveReplay starts a server of size pods and returns how its clients find it.
 func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
@@ -34,33 +46,51 @@ func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
 
 // startReplay starts a server of these pods.
 func startReplay(pods []corev1.Pod) (address string, stop func() error, err error) {
-	r := &replay{discovery: demo.New(demo.Options{})}
+	r := &replay{discovery: demo.New(demo.Options{}), changed: make(chan struct{})}
 	codec := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	frame := func(kind string, o runtime.Object) error {
+	frame := func(kind string, o runtime.Object) ([]byte, error) {
 		var object bytes.Buffer
 		if err := codec.Encode(o, &object); err != nil {
-			return err
+			return nil, err
 		}
 		event := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object.Bytes()}}
 		b := make([]byte, 4, 4+event.Size())
 		binary.BigEndian.PutUint32(b, uint32(event.Size()))
 		body, err := event.Marshal()
-		if err != nil {
-			return err
-		}
-		r.frames = append(r.frames, append(b, body...))
-		return nil
+		return append(b, body...), err
+	}
+	add := func(list int, kind string, pod *corev1.Pod) error {
+		pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+		b, err := frame(kind, pod)
+		r.lists[list] = append(r.lists[list], b)
+		return err
 	}
 	for i := range pods {
-		pods[i].TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
-		if err := frame("ADDED", &pods[i]); err != nil {
+		if err := add(0, "ADDED", &pods[i]); err != nil {
+			return "", nil, err
+		}
+		if i%oneIn != 0 {
+			r.lists[1] = append(r.lists[1], r.lists[0][i])
+			continue
+		}
+		pods[i].ResourceVersion = versions[1]
+		pods[i].Status.Conditions[1].Status = corev1.ConditionFalse
+		if err := add(1, "ADDED", &pods[i]); err != nil {
 			return "", nil, err
 		}
 	}
-	end := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: "1000000000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-	}}
-	if err := frame("BOOKMARK", end); err != nil {
+	for list, version := range versions {
+		end := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		}}
+		if err := add(list, "BOOKMARK", end); err != nil {
+			return "", nil, err
+		}
+	}
+	if r.expired, err = frame("ERROR", &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
+	}); err != nil {
 		return "", nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,9 +102,15 @@ func startReplay(pods []corev1.Pod) (address string, stop func() error, err erro
 	return "http://" + listener.Addr().String(), server.Close, nil
 }
 
-// ServeHTTP implements [http.Handler].
+// ServeHTTP implements [http.Handler]. PUT /serving/0 and /serving/1 switch to a
+// list and end the watches that began with the other one.
 func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.URL.Path != "/api/v1/pods" {
+	switch req.URL.Path {
+	case "/serving/0", "/serving/1":
+		r.serve(int(req.URL.Path[len("/serving/")] - '0'))
+		return
+	case "/api/v1/pods":
+	default:
 		r.discovery.ServeHTTP(w, req)
 		return
 	}
@@ -83,14 +119,31 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, fmt.Sprintf("only watches are replayed, not %s", req.URL), http.StatusNotImplemented)
 		return
 	}
+	r.mu.Lock()
+	frames, changed := r.lists[r.serving], r.changed
+	r.mu.Unlock()
 	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 	if q.Get("sendInitialEvents") == "true" {
-		for _, frame := range r.frames {
+		for _, frame := range frames {
 			if _, err := w.Write(frame); err != nil {
 				return
 			}
 		}
 	}
 	_ = http.NewResponseController(w).Flush()
-	<-req.Context().Done()
+	select {
+	case <-changed:
+		_, _ = w.Write(r.expired)
+	case <-req.Context().Done():
+	}
+}
+
+// serve switches to a list.
+func (r *replay) serve(list int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.serving != list {
+		close(r.changed)
+		r.serving, r.changed = list, make(chan struct{})
+	}
 }

@@ -23,12 +23,20 @@ var replaySync = line{
 	size: 100_000, quick: 100,
 	setup: serveReplay,
 	claims: []claim{
+		{3, "heap KB a pod, 100,000 pods, drop-in", "heap KB/object", "tidings, drop-in", "", timesAtMost(0.5)},
+		{4, "heap KB a pod, 100,000 pods, typed", "heap KB/object", "tidings, typed", "", timesAtMost(0.25)},
 		{7, "first sync of 100,000 pods from stored bytes, typed, wall s", "wall s", "tidings, typed", "", timesAtMost(0.7)},
 		{7, "the same, CPU s", "CPU s", "tidings, typed", "", timesAtMost(1)},
 	},
 	sides: []side{
 		{"client-go, typed", func(ctx context.Context, size int) (figures, error) {
 			pods, start := clientGoReplay(ctx, os.Getenv("REPLAY"))
+			return settle(size, func() (func() int, error) {
+				return func() int { return len(pods.GetStore().ListKeys()) }, start()
+			})
+		}},
+		{"tidings, drop-in", func(ctx context.Context, size int) (figures, error) {
+			pods, start := dropInReplay(ctx, os.Getenv("REPLAY"))
 			return settle(size, func() (func() int, error) {
 				return func() int { return len(pods.GetStore().ListKeys()) }, start()
 			})
