@@ -48,7 +48,10 @@ var decodings = sync.Pool{New: func() any { return &decoding{} }}
 // decoding is the decoding of one object.
 type decoding struct {
 	memo *memo
-	drop bool // managedFields
+	drop bool // managedFields of the object, not those of templates in it
+	// dropping says that what is being read is the object's own metadata, of
+	// which they are to be dropped.
+	dropping bool
 	// lasting says that the encoding being read is the part's own memory, in
 	// which its strings may stay. Others are loose: they lie on the wire, and
 	// have to settle elsewhere before it is gone.
@@ -115,7 +118,7 @@ func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool 
 				return false
 			}
 			i = start + n
-			if (!f.managed || !d.drop) && !d.run(f, b[start:i], count, to) {
+			if (!f.managed || !d.dropping) && !d.run(f, b[start:i], count, to) {
 				return false
 			}
 			continue
@@ -142,7 +145,13 @@ func (d *decoding) value(f *field, b []byte, to unsafe.Pointer, top bool) bool {
 	case wBytes:
 		*(*[]byte)(to) = d.blob(b)
 	case wMessage:
-		if top || len(b) < smallest {
+		if top {
+			d.dropping = d.drop && f.elem.typ == objectMetaType
+			ok := d.message(f.elem, b, to, false)
+			d.dropping = false
+			return ok
+		}
+		if len(b) < smallest {
 			return d.message(f.elem, b, to, false)
 		}
 		return d.partInto(f.elem, b, to)
