@@ -109,7 +109,7 @@ func (m *machine) trouble(t *rapid.T) {
 // handler adds a handler, which may be late.
 func (m *machine) handler(t *rapid.T) {
 	m.serial++
-	w := &witness{server: m.server, name: fmt.Sprint("handler ", m.serial), known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
+	w := &witness{ours: m.ours, server: m.server, name: fmt.Sprint("handler ", m.serial), known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
 	logger := klog.Logger{}
 	opts := cache.HandlerOptions{Logger: &logger}
 	if rapid.Bool().Draw(t, "period of its own") {

@@ -125,7 +125,7 @@ func sharedHistory(t *rapid.T, k kind) {
 
 func controllerHistory(t *rapid.T, k kind) {
 	m := newMachine(t, k)
-	w := &witness{server: m.server, name: "the handler", known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
+	w := &witness{ours: m.ours, server: m.server, name: "the handler", known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
 	store, control := k.single(cache.InformerOptions{
 		ListerWatcher: m.server, ObjectType: &corev1.Pod{}, Handler: w, ResyncPeriod: m.resync,
 		Indexers: cache.Indexers{"look": indexers["look"]}, Transform: mark,

@@ -13,6 +13,7 @@ import (
 // to.
 type witness struct {
 	name         string
+	ours         bool
 	server       *flaky
 	resyncs      bool        // it is to be told again of what there is
 	begin        state       // what the store held when it came, nil if that had no list yet
@@ -37,7 +38,9 @@ func (w *witness) OnAdd(obj any, initial bool) {
 		if have := w.known[key(p)]; have != nil {
 			return "it knows " + describe(have)
 		}
-		if synced := w.synced != nil && w.synced(); initial == synced {
+		// client-go may be at the next event before it says that a handler has
+		// synced.
+		if synced := w.synced != nil && w.synced(); initial && synced || w.ours && !initial && !synced {
 			return fmt.Sprintf("it has synced: %t, and this is of the initial list: %t", synced, initial)
 		}
 		if w.known[key(p)] = p; initial {
