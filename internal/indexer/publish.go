@@ -1,0 +1,159 @@
+package indexer
+
+import (
+	"slices"
+
+	"github.com/tidings-io/tidings/internal/changelog"
+)
+
+// settle publishes the quiet changes that no View has.
+func (ix *Indexer[T]) settle() {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	if ix.dirty.Load() {
+		ix.publish(changelog.Changes)
+	}
+}
+
+// hide makes way for quiet changes: until somebody asks for a View there is none,
+// and what the changes supersede is let go of at once. If the newest View is
+// pinned it stays, with all that it sees.
+func (ix *Indexer[T]) hide() {
+	ix.dirty.Store(true) // first: who fails to pin the View must see this
+	v := ix.current.Load()
+	if ix.hidden || !v.hold.retire() {
+		return
+	}
+	ix.hidden, ix.reshaped = true, true
+	for _, in := range ix.indexes {
+		in.reshaped = true
+	}
+	for _, s := range ix.touched {
+		ix.cut(s)
+	}
+	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, epoch: v.epoch, order: newOrder[T](), ix: ix, hold: &hold{epoch: v.epoch}}
+	standIn.hold.pins.Store(retired)
+	ix.current.Store(&Moment[T]{standIn, v.tail})
+}
+
+// hush takes back the pending events but the first n.
+func (ix *Indexer[T]) hush(n int) {
+	clear(ix.events[n:])
+	ix.events = ix.events[:n]
+}
+
+// mark makes v the newest version of s from the next View on.
+func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
+	v.epoch = ix.epoch + 1
+	previous := s.newest.Load()
+	if previous != nil && previous.epoch == v.epoch {
+		previous = previous.older.Load() // no View ever saw that one
+	} else {
+		ix.touched = append(ix.touched, s)
+	}
+	v.older.Store(previous)
+	s.newest.Store(v)
+	if ix.hidden {
+		ix.cut(s)
+	}
+}
+
+// publish makes everything since the last View visible: the store first, then
+// the news of it.
+func (ix *Indexer[T]) publish(kind changelog.Kind) {
+	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv, ix.synced)
+	previous := ix.current.Load()
+	order := previous.order
+	if ix.reshaped {
+		order, ix.reshaped = ix.order.Copy(), false
+	}
+	ix.epoch++
+	ix.current.Store(&Moment[T]{&View[T]{
+		ResourceVersion: ix.rv, Synced: ix.synced,
+		epoch: ix.epoch, order: order, ix: ix,
+		indexes: ix.copyIndexes(), hold: &hold{epoch: ix.epoch},
+	}, batch.End})
+	ix.dirty.Store(false)
+	ix.supersede(previous.hold)
+	announce()
+}
+
+// takeEvents returns the pending events in a slice of their own. They are handed
+// over as they are, unless that would keep much more memory than they need.
+func (ix *Indexer[T]) takeEvents() []Event[T] {
+	events := ix.events
+	if len(events) == 0 {
+		return nil
+	}
+	if len(events) > cap(events)/2 {
+		ix.events = nil
+		return events
+	}
+	ix.events = events[:0]
+	few := slices.Clone(events)
+	clear(events)
+	return few
+}
+
+// supersede notes that a View is not the newest any more, and cuts off the
+// versions that no View needs now.
+func (ix *Indexer[T]) supersede(previous *hold) {
+	live := ix.live[:0]
+	freed := false
+	for _, h := range ix.live {
+		if h.retire() {
+			freed = true
+		} else {
+			live = append(live, h)
+		}
+	}
+	clear(ix.live[len(live):])
+	if !ix.hidden && !previous.retire() { // what stands in for a View is retired from the start
+		live = append(live, previous)
+	}
+	ix.hidden = false
+	ix.live = live
+	ix.pinned.Store(int64(len(live)))
+
+	for _, s := range ix.touched {
+		// Of an object that is gone nothing is left but for who sees it, and it
+		// goes with him.
+		if ix.cut(s) && !s.newest.Load().deleted {
+			ix.trailing[s] = struct{}{}
+		} else {
+			delete(ix.trailing, s)
+		}
+	}
+	clear(ix.touched)
+	ix.touched = ix.touched[:0]
+	if freed {
+		for s := range ix.trailing {
+			if !ix.cut(s) {
+				delete(ix.trailing, s)
+			}
+		}
+	}
+}
+
+// cut unlinks from s the versions that neither the newest View nor a pinned
+// one sees, and reports whether any older version is left.
+func (ix *Indexer[T]) cut(s *slot[T]) bool {
+	keeper := s.newest.Load()
+	next := len(ix.live) - 1
+	for v := keeper.older.Load(); v != nil; v = v.older.Load() {
+		// v is seen by the views from its own epoch up to that of the version
+		// in front of it.
+		for next >= 0 && ix.live[next].epoch >= keeper.epoch {
+			next--
+		}
+		if next < 0 {
+			break
+		}
+		if ix.live[next].epoch >= v.epoch {
+			keeper.older.Store(v)
+			keeper = v
+		}
+	}
+	keeper.older.Store(nil)
+	return s.newest.Load() != keeper
+}
