@@ -1,0 +1,71 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// errDown marks that the cluster did not answer, or not sensibly.
+var errDown = errors.New("the cluster does not answer")
+
+// fetch asks the cluster. If it says that old still holds, that is the answer.
+func (h *Handler) fetch(ctx context.Context, q question, old *answer) (*answer, error) {
+	target := q.cluster.BaseURL().JoinPath(q.path)
+	target.RawQuery = q.query
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the path %q cannot be asked for", q.path))
+	}
+	if q.accept != "" {
+		req.Header.Set("Accept", q.accept)
+	}
+	if old != nil && old.etag != "" {
+		req.Header.Set("If-None-Match", old.etag)
+	}
+	// A redirect is for the client to follow: it says which schema is meant.
+	client := *q.cluster.HTTPClient()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, h.down(q, err, 0)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, h.down(q, err, 0)
+	}
+	switch code := resp.StatusCode; {
+	case code == http.StatusNotModified && old != nil:
+		return old.again(), nil
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return nil, h.down(q, fmt.Errorf("%s: %.200s", resp.Status, body), time.Duration(seconds)*time.Second)
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return nil, unavailable(fmt.Sprintf("the mirror itself may not read %s of cluster %s: %s", q.path, q.cluster.Name(), resp.Status), 0)
+	case code != http.StatusOK || h.opts.Everything || !strings.HasPrefix(q.path, "/api"):
+		return newAnswer(code, resp.Header, body), nil
+	}
+	return reduced(resp.Header, body)
+}
+
+// down is the error for a cluster that does not answer.
+func (h *Handler) down(q question, err error, retry time.Duration) error {
+	return errors.Join(unavailable(fmt.Sprintf("ask cluster %s for %s: %v", q.cluster.Name(), q.path, err), max(retry, time.Second)), errDown)
+}
+
+func unavailable(message string, retry time.Duration) error {
+	out := apierrors.NewServiceUnavailable(message)
+	if retry > 0 {
+		out.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(retry.Seconds())}
+	}
+	return out
+}

@@ -1,0 +1,260 @@
+package discovery_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/kubeapi/discovery"
+)
+
+// fake is a cluster that says what it is told to say.
+type fake struct {
+	*httptest.Server
+	asked      atomic.Int32
+	notes      atomic.Int32 // questions with an If-None-Match
+	mu         sync.Mutex
+	answer     http.HandlerFunc
+	connection *cluster.Cluster
+}
+
+func newFake(t *testing.T, answer http.HandlerFunc) *fake {
+	f := &fake{answer: answer}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.asked.Add(1)
+		if r.Header.Get("If-None-Match") != "" {
+			f.notes.Add(1)
+		}
+		f.mu.Lock()
+		answer := f.answer
+		f.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(f.Close)
+	c, err := cluster.New("fake", &rest.Config{Host: f.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	f.connection = c
+	return f
+}
+
+func (f *fake) now(answer http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+func (f *fake) handler(everything bool) *discovery.Handler {
+	return discovery.New(discovery.Options{
+		Cluster:    func(context.Context) (*cluster.Cluster, error) { return f.connection, nil },
+		Everything: everything, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func says(text, etag string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", etag)
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, text)
+	}
+}
+
+func broken(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "no", http.StatusInternalServerError)
+}
+
+func TestClusterIsAskedOnce(t *testing.T) {
+	hold, arrived := make(chan struct{}), make(chan struct{}, 1)
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-hold
+		says(`{"major":"1"}`, `"a"`)(w, r)
+	})
+	h := f.handler(false)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if w := get(h, "/version"); w.Code != http.StatusOK || w.Body.String() != `{"major":"1"}` {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+	<-arrived
+	close(hold)
+	wg.Wait()
+	if n := f.asked.Load(); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+	if w := get(h, "/version", "If-None-Match", `W/"x", "a"`); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestChangesAreAskedFor(t *testing.T) {
+	f := newFake(t, says(`one`, `"1"`))
+	h := f.handler(false)
+	get(h, "/openapi/v2")
+	h.Invalidate()
+	if w := get(h, "/openapi/v2"); w.Body.String() != "one" || f.notes.Load() != 1 {
+		t.Errorf("%s, after %d conditional questions", w.Body, f.notes.Load())
+	}
+	f.now(says(`two`, `"2"`))
+	h.Invalidate()
+	if w := get(h, "/openapi/v2"); w.Body.String() != "two" || w.Header().Get("Etag") != `"2"` {
+		t.Errorf("%s %v", w.Body, w.Header())
+	}
+}
+
+func TestStaleWhileClusterIsDown(t *testing.T) {
+	f := newFake(t, says(`one`, `"1"`))
+	h := f.handler(false)
+	get(h, "/openapi/v2")
+	for _, down := range []http.HandlerFunc{broken, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }} {
+		f.now(down)
+		h.Invalidate()
+		for range 2 {
+			if w := get(h, "/openapi/v2"); w.Code != http.StatusOK || w.Body.String() != "one" || !strings.HasPrefix(w.Header().Get("Warning"), "110 ") {
+				t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+			}
+		}
+		if w := get(h, "/version"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `cluster fake for /version`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	f.now(says(`two`, `"2"`))
+	h.Invalidate()
+	if w := get(h, "/openapi/v2"); w.Body.String() != "two" || w.Header().Get("Warning") != "" {
+		t.Errorf("%s %v", w.Body, w.Header())
+	}
+}
+
+// One that is slow is not waited for if there is an answer from before.
+func TestStaleWhileClusterIsSlow(t *testing.T) {
+	f := newFake(t, says(`one`, `"1"`))
+	h := f.handler(false)
+	get(h, "/openapi/v2")
+	gone := make(chan struct{})
+	f.now(func(http.ResponseWriter, *http.Request) { <-gone })
+	h.Invalidate()
+	w := get(h, "/openapi/v2")
+	close(gone)
+	if w.Body.String() != "one" || w.Header().Get("Warning") == "" {
+		t.Errorf("%s %v", w.Body, w.Header())
+	}
+}
+
+// What the mirror may not see is not the caller's to be blamed for, and what it
+// saw when it still might is no longer said.
+func TestMirrorWithoutRights(t *testing.T) {
+	f := newFake(t, says(`one`, `"1"`))
+	h := f.handler(false)
+	get(h, "/openapi/v2")
+	f.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret reason", http.StatusForbidden) })
+	h.Invalidate()
+	if w := get(h, "/openapi/v2"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "secret reason") || !strings.Contains(w.Body.String(), "the mirror itself may not read") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestCompression(t *testing.T) {
+	text := strings.Repeat("schema ", 1000)
+	h := newFake(t, says(text, `"1"`)).handler(false)
+	w := get(h, "/openapi/v3", "Accept-Encoding", "gzip")
+	if w.Header().Get("Content-Encoding") != "gzip" || w.Body.Len() > len(text)/10 {
+		t.Fatalf("%v, %d bytes", w.Header(), w.Body.Len())
+	}
+	z, err := gzip.NewReader(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := io.ReadAll(z); err != nil || string(plain) != text {
+		t.Errorf("%d bytes, %v", len(plain), err)
+	}
+	if w := get(h, "/openapi/v3"); w.Body.String() != text || w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("%d bytes, %v", w.Body.Len(), w.Header())
+	}
+}
+
+// A client follows a redirect to where it came from, and not around the prefix.
+func TestRedirectsKeepThePrefix(t *testing.T) {
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("hash") == "old" {
+			http.Redirect(w, r, "/openapi/v3/apis/apps/v1?hash=new", http.StatusMovedPermanently)
+			return
+		}
+		fmt.Fprint(w, "schema")
+	})
+	w := get(http.StripPrefix("/clusters/a", f.handler(false)), "/clusters/a/openapi/v3/apis/apps/v1?hash=old")
+	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "/clusters/a/openapi/v3/apis/apps/v1?hash=new" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+func TestOnlyTheMirrorsCredentialsAndNothingOfTheCallers(t *testing.T) {
+	var got http.Header
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone(); fmt.Fprint(w, "{}") })
+	get(f.handler(true), "/version", "Authorization", "Bearer callers", "Cookie", "c=1", "Impersonate-User", "admin", "X-Remote-User", "admin")
+	for _, name := range []string{"Authorization", "Cookie", "Impersonate-User", "X-Remote-User"} {
+		if got.Get(name) != "" {
+			t.Errorf("%s: %s", name, got.Get(name))
+		}
+	}
+}
+
+func TestWhatIsNotDiscovery(t *testing.T) {
+	f := newFake(t, says("{}", `"1"`))
+	h := f.handler(true)
+	for _, path := range []string{"/", "/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/openapi", "/openapi/v4", "/versions", "/version/x"} {
+		if w := get(h, path); w.Code != http.StatusNotFound || discovery.Answers(path) {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/apis", bytes.NewReader(nil)))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Error(w.Code)
+	}
+	if f.asked.Load() != 0 {
+		t.Error("the cluster was asked")
+	}
+	none := discovery.New(discovery.Options{Cluster: func(context.Context) (*cluster.Cluster, error) {
+		return nil, apierrors.NewNotFound(resource, "elsewhere")
+	}})
+	if w := get(none, "/apis"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), `"kind":"Status"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	none = discovery.New(discovery.Options{Cluster: func(context.Context) (*cluster.Cluster, error) { return nil, errors.New("why") }})
+	if w := get(none, "/apis"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "why") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
