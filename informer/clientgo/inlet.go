@@ -4,6 +4,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/internal/delta"
+	"github.com/tidings-io/tidings/internal/share"
 )
 
 // inlet is where a reflector puts what it learns: the engine's queue, as the
@@ -13,6 +14,7 @@ import (
 type inlet struct {
 	queue     *delta.Queue[item]
 	transform cache.TransformFunc // nil: none
+	shared    *share.Table        // nil: every object by itself
 	pending   []delta.Delta[item] // of a watch, to be flushed
 	room      func()              // waits until the queue may grow; nil: it always may
 }
@@ -25,13 +27,16 @@ var (
 // make transforms an object and names it.
 func (in *inlet) make(obj any) (item, error) {
 	made, err := informed(obj)
-	if err != nil || in.transform == nil {
-		return made, err
+	if err == nil && in.transform != nil {
+		if obj, err = in.transform(obj); err != nil {
+			return item{}, err
+		}
+		made, err = informed(obj)
 	}
-	if obj, err = in.transform(obj); err != nil {
-		return item{}, err
+	if err == nil {
+		shareParts(in.shared, obj)
 	}
-	return informed(obj)
+	return made, err
 }
 
 func (in *inlet) push(t delta.Type, obj any) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/processor"
+	"github.com/tidings-io/tidings/internal/share"
 )
 
 // minimumResyncPeriod is the shortest resync period a handler can have.
@@ -40,6 +41,7 @@ type sharedIndexInformer struct {
 	stopped     bool
 	resyncCheck time.Duration // how often is looked whose resync is due; fixed once started
 	transform   cache.TransformFunc
+	shared      *share.Table // nil unless parts are shared
 	onError     cache.WatchErrorHandlerWithContext
 	reflector   *reflector
 	listeners   []*listener
@@ -116,7 +118,7 @@ func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 		return
 	}
 	s.started = true
-	r := newReflectorWithOptions(s.lw, s.example, &inlet{queue: queue, transform: s.transform}, cache.ReflectorOptions{
+	r := newReflectorWithOptions(s.lw, s.example, &inlet{queue: queue, transform: s.transform, shared: s.shared}, cache.ReflectorOptions{
 		Logger: &logger, ResyncPeriod: s.resyncCheck, TypeDescription: s.description, Clock: s.clock,
 	})
 	r.ShouldResync = s.shouldResync

@@ -64,6 +64,13 @@ func WithInformerName(informerName *cache.InformerName) SharedInformerOption {
 	return func(f *sharedFactory) { f.name = informerName }
 }
 
+// WithUnsharedParts keeps each object by itself. Otherwise informers over a client
+// of a server keep equal parts of their objects once, see [clientgo.ShareParts]; over
+// a fake client they never do.
+func WithUnsharedParts() SharedInformerOption {
+	return func(f *sharedFactory) { f.unshared = true }
+}
+
 // NewSharedInformerFactory returns a factory for all namespaces. It may be used
 // from any goroutine.
 func NewSharedInformerFactory(client kubernetes.Interface, defaultResync time.Duration) SharedInformerFactory {
@@ -98,6 +105,7 @@ type sharedFactory struct {
 	tweak     internalinterfaces.TweakListOptionsFunc
 	transform cache.TransformFunc
 	name      *cache.InformerName
+	unshared  bool
 	shared    factory.Factory[reflect.Type]
 	// pattern is client-go's factory with the same scope. It is asked which
 	// informer belongs to a resource, and never started.
@@ -119,6 +127,9 @@ func (f *sharedFactory) InformerFor(obj runtime.Object, newFunc internalinterfac
 		if err != nil {
 			klog.Background().Error(err, "This informer stays what it is", "type", of)
 			inf = theirs
+		}
+		if _, real := f.client.(*kubernetes.Clientset); real && !f.unshared {
+			_ = clientgo.ShareParts(inf) // one that stays what it is keeps its parts, too
 		}
 		if f.transform != nil {
 			_ = inf.SetTransform(f.transform)

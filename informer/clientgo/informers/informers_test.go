@@ -13,9 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer/clientgo/informers"
 )
 
@@ -147,5 +150,54 @@ func TestAFactory(t *testing.T) {
 	factory.Shutdown()
 	if !pods.Informer().IsStopped() {
 		t.Error("shut down before the informers ended")
+	}
+}
+
+// TestPartsAreShared by default if the client is one of a server, whose objects
+// are decoded anew, and never if it is a fake, which holds on to them.
+func TestPartsAreShared(t *testing.T) {
+	var replicas []runtime.Object
+	server := demo.New(demo.Options{})
+	config, stop := demo.InProcess(server)
+	defer stop()
+	for i := range 30 {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web", Args: []string{"serve", "--port=80"}}}},
+		}
+		if _, err := server.Create(pod.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, pod)
+	}
+	real := kubernetes.NewForConfigOrDie(config)
+	for _, c := range []struct {
+		name    string
+		client  kubernetes.Interface
+		options []informers.SharedInformerOption
+		shared  bool
+	}{
+		{"a server", real, nil, true},
+		{"a server, asked not to", real, []informers.SharedInformerOption{informers.WithUnsharedParts()}, false},
+		{"a fake", fake.NewClientset(replicas...), nil, false},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, c.options...)
+		lister := factory.Core().V1().Pods().Lister()
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		pods, err := lister.List(labels.Everything())
+		if err != nil || len(pods) != len(replicas) {
+			t.Fatalf("%s: %d pods, %v", c.name, len(pods), err)
+		}
+		arrays := map[*corev1.Container]int{}
+		for _, pod := range pods {
+			arrays[&pod.Spec.Containers[0]]++
+		}
+		if shared := len(arrays) < len(pods)/2; shared != c.shared {
+			t.Errorf("%s: %d pods have %d arrays of containers", c.name, len(pods), len(arrays))
+		}
+		cancel()
+		factory.Shutdown()
 	}
 }

@@ -1,0 +1,175 @@
+package clientgo_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidings-io/tidings/informer/clientgo"
+)
+
+// replica makes a pod anew each time, as decoding does: only its name is its own.
+func replica(i int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: fmt.Sprintf("web-%d", i), ResourceVersion: fmt.Sprint(i + 1),
+			Labels:        map[string]string{"app": fmt.Sprint("web", 1), "tier": fmt.Sprint("front", 1)},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: fmt.Sprint("kubelet", 1), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: fmt.Sprint("main", 1), Env: []corev1.EnvVar{{Name: fmt.Sprint("COLOUR", 1), Value: "blue"}},
+		}}},
+	}
+}
+
+// replicas is a source of n of them, and then of changes.
+type replicas struct {
+	n       int
+	changes *watch.FakeWatcher
+}
+
+func (r *replicas) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (r *replicas) List(metav1.ListOptions) (runtime.Object, error) {
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(r.n)}}
+	for i := range r.n {
+		list.Items = append(list.Items, *replica(i))
+	}
+	return list, nil
+}
+
+func (r *replicas) Watch(metav1.ListOptions) (watch.Interface, error) { return r.changes, nil }
+
+// TestShareParts: parts are shared, those of what a watch brings too, and the
+// objects are equal to what the source made and to what handlers are told.
+func TestShareParts(t *testing.T) {
+	for _, transform := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			source := &replicas{20, watch.NewFake()}
+			inf := clientgo.NewSharingIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{})
+			if transform {
+				if err := inf.SetTransform(func(obj any) (any, error) {
+					obj.(*corev1.Pod).Annotations = map[string]string{"transformed": "yes"}
+					return obj, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			told := map[string]*corev1.Pod{}
+			if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+				told[obj.(*corev1.Pod).Name] = obj.(*corev1.Pod)
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				inf.RunWithContext(ctx)
+			}()
+			synctest.Wait()
+			added := replica(20)
+			source.changes.Add(added)
+			synctest.Wait()
+			if len(told) != 21 || told["web-20"] != added {
+				t.Errorf("%d pods were told of, and the last was %p, not %p", len(told), told["web-20"], added)
+			}
+			last := told["web-20"]
+			for i := range 21 {
+				name := fmt.Sprintf("web-%d", i)
+				kept, ok, err := inf.GetStore().GetByKey("shop/" + name)
+				if !ok || err != nil || kept != told[name] {
+					t.Fatalf("%s is kept as %v, %v", name, kept, err)
+				}
+				want := replica(i)
+				if transform {
+					want.Annotations = map[string]string{"transformed": "yes"}
+				}
+				if !reflect.DeepEqual(kept, want) {
+					t.Errorf("kept is\n%v, not\n%v", kept, want)
+				}
+				pod := kept.(*corev1.Pod)
+				if i < 10 { // what is new is its own, level by level
+					continue
+				}
+				if unsafe.SliceData(pod.Spec.Containers) != unsafe.SliceData(last.Spec.Containers) || unsafe.SliceData(pod.ManagedFields) != unsafe.SliceData(last.ManagedFields) ||
+					reflect.ValueOf(pod.Labels).Pointer() != reflect.ValueOf(last.Labels).Pointer() {
+					t.Errorf("%s has parts of its own", name)
+				}
+			}
+			if err := clientgo.ShareParts(inf); err == nil {
+				t.Error("an informer that runs begins to share parts")
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
+// TestPartsAreNotSharedUnasked: a source may hold on to what it hands out.
+func TestPartsAreNotSharedUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := clientgo.NewSharedIndexInformer(&replicas{20, watch.NewFake()}, &corev1.Pod{}, 0, cache.Indexers{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			inf.RunWithContext(ctx)
+		}()
+		synctest.Wait()
+		seen := map[*corev1.Container]bool{}
+		for _, obj := range inf.GetStore().List() {
+			containers := unsafe.SliceData(obj.(*corev1.Pod).Spec.Containers)
+			if seen[containers] {
+				t.Error("two pods have their containers in common")
+			}
+			seen[containers] = true
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestShareUnstructured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := watch.NewFake()
+		inf := clientgo.NewSharingIndexInformer(&replicas{0, changes}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			inf.RunWithContext(ctx)
+		}()
+		synctest.Wait()
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Thing", "metadata": map[string]any{"name": "a", "namespace": "n"}}}
+		want := u.DeepCopy()
+		changes.Add(u)
+		synctest.Wait()
+		if kept, ok, _ := inf.GetStore().GetByKey("n/a"); !ok || kept != u || !reflect.DeepEqual(kept, want) {
+			t.Errorf("it is kept as %v", kept)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestShareOfOthers(t *testing.T) {
+	theirs := cache.NewSharedIndexInformer(&replicas{0, watch.NewFake()}, &corev1.Pod{}, 0, cache.Indexers{})
+	if err := clientgo.ShareParts(theirs); err == nil {
+		t.Error("an informer of client-go's shares parts")
+	}
+	wrapped := cache.NewTypedSharedIndexInformer[*corev1.Pod](clientgo.NewSharedIndexInformer(&replicas{0, watch.NewFake()}, &corev1.Pod{}, 0, cache.Indexers{}))
+	if err := clientgo.ShareParts(wrapped); err != nil {
+		t.Errorf("one of ours behind its typed wrapper: %v", err)
+	}
+}
