@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -112,6 +114,18 @@ func (w *watch) bookmarkFrame(version uint64, initialEnd bool) ([]byte, error) {
 	accessor := o.(metav1.Object) // as every kind that can be watched
 	accessor.SetResourceVersion(m.ResourceVersion)
 	accessor.SetAnnotations(m.Annotations)
+	// These are numbers, not pointers to such, in kube-apiserver's own types.
+	var none int32
+	switch o := o.(type) {
+	case *corev1.ReplicationController:
+		o.Spec.Replicas = &none
+	case *appsv1.Deployment:
+		o.Spec.Replicas = &none
+	case *appsv1.ReplicaSet:
+		o.Spec.Replicas = &none
+	case *appsv1.StatefulSet:
+		o.Spec.Replicas = &none
+	}
 	if w.form.media == asProtobuf {
 		return w.protobufFrame("BOOKMARK", o)
 	}

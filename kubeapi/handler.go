@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -86,10 +89,28 @@ func ClusterFrom(ctx context.Context) string {
 	return name
 }
 
-// RequestInfo reads what a request is for off its path, as kube-apiserver does.
-var RequestInfo = &request.RequestInfoFactory{
+var infos = &request.RequestInfoFactory{
 	APIPrefixes:          sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// RequestInfo reads what a request is for off its path, as kube-apiserver does. A
+// query that cannot be understood says no more than whether it is a watch; it is
+// not logged, and the request is refused when it is its turn.
+func RequestInfo(r *http.Request) (*request.RequestInfo, error) {
+	if r.URL.RawQuery != "" {
+		query := r.URL.Query()
+		if metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &internalversion.ListOptions{}) != nil {
+			plain, target := *r, *r.URL
+			target.RawQuery = ""
+			if watch, ok := query["watch"]; ok {
+				target.RawQuery = url.Values{"watch": watch[:1]}.Encode()
+			}
+			plain.URL = &target
+			r = &plain
+		}
+	}
+	return infos.NewRequestInfo(r)
 }
 
 // call is one request.
@@ -108,7 +129,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
 		var err error
-		if info, err = RequestInfo.NewRequestInfo(r); err != nil {
+		if info, err = RequestInfo(r); err != nil {
 			notFoundPage(w)
 			return
 		}

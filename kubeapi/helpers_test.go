@@ -15,16 +15,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/tidings-io/tidings/internal/controlplane"
 	"github.com/tidings-io/tidings/mirror"
 	"github.com/tidings-io/tidings/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(controlplane.Tests(m)) }
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(controlplane.Tests(m))
+}
 
 // rig is a cluster, and a mirror of it that serves its API.
 type rig struct {
@@ -118,18 +123,28 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d %s %q", a.code, a.header.Get("Content-Type"), a.body)
 }
 
-// request is a GET.
+// ask is a GET.
 type ask struct {
 	path   string
+	query  url.Values
 	accept string
 	header http.Header
+}
+
+func (q ask) url() string {
+	if len(q.query) == 0 {
+		return q.path
+	}
+	return q.path + "?" + q.query.Encode()
 }
 
 func (a *api) get(path string) answer { return a.ask(ask{path: path}) }
 
 func (a *api) ask(q ask) answer {
 	a.Helper()
-	answer, err := a.try(a.Context(), q)
+	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	defer cancel()
+	answer, err := a.try(ctx, q)
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -137,7 +152,7 @@ func (a *api) ask(q ask) answer {
 }
 
 func (a *api) try(ctx context.Context, q ask) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.config.Host+q.path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.config.Host+q.url(), nil)
 	if err != nil {
 		return answer{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	names "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,7 +35,7 @@ func (c *call) list(options *internalversion.ListOptions) error {
 	if options.Continue != "" {
 		match, version, after, err = c.resume(options)
 	} else {
-		match, version, err = matchOf(options)
+		match, version, err = c.match(options)
 	}
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (c *call) list(options *internalversion.ListOptions) error {
 	}
 	defer s.Release()
 	limit := options.Limit
-	if options.ResourceVersion == "0" && options.Continue == "" {
+	if options.ResourceVersion == "0" {
 		limit = 0 // as kube-apiserver has it
 	}
 	found, more := s.List(c.q, c.key(after), limit)
@@ -73,15 +74,15 @@ func (c *call) list(options *internalversion.ListOptions) error {
 	return c.answerList(meta, found)
 }
 
-// matchOf says which states will do.
-func matchOf(options *internalversion.ListOptions) (mirror.Match, uint64, error) {
+// match says which states will do.
+func (c *call) match(options *internalversion.ListOptions) (mirror.Match, uint64, error) {
 	version, err := parseVersion(options.ResourceVersion)
 	if err != nil {
 		return 0, 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	switch {
 	case options.ResourceVersionMatch == metav1.ResourceVersionMatchExact,
-		options.ResourceVersionMatch == "" && options.Limit > 0 && version > 0: // as of old
+		options.ResourceVersionMatch == "" && options.Limit > 0 && version > 0 && !c.single(): // as of old
 		return mirror.Exact, version, nil
 	case options.ResourceVersion == "":
 		return mirror.Latest, 0, nil
@@ -89,6 +90,15 @@ func matchOf(options *internalversion.ListOptions) (mirror.Match, uint64, error)
 		return mirror.Any, 0, nil
 	}
 	return mirror.NotOlderThan, version, nil
+}
+
+// single says that the query is about one object by its name, which has no pages.
+func (c *call) single() bool {
+	if c.q.Fields == nil || c.q.Resource.Namespaced && c.q.Namespace == "" {
+		return false
+	}
+	name, ok := c.q.Fields.RequiresExactMatch("metadata.name")
+	return ok && name != "" && len(names.IsPathSegmentName(name)) == 0
 }
 
 // continueToken is kube-apiserver's: where the next page begins, and of which
@@ -272,7 +282,12 @@ func (c *call) jsonList(meta metav1.ListMeta, found []*mirror.Object, add func(.
 		return nil
 	}
 	kind, apiVersion := c.form.object(c.kind)
-	add(typeMeta(kind+"List", apiVersion), []byte(`,"metadata":`), marshal(meta), []byte(`,"items":[`))
+	add(typeMeta(kind+"List", apiVersion), []byte(`,"metadata":`), marshal(meta))
+	if len(found) == 0 && c.form.content == metadata {
+		add([]byte(`,"items":null}`)) // as kube-apiserver has it
+		return nil
+	}
+	add([]byte(`,"items":[`))
 	if err := items(); err != nil {
 		return err
 	}

@@ -147,6 +147,9 @@ func (c *call) fits(list bool) error {
 	if c.form.content != metadata || list == (c.form.convert.Kind == "PartialObjectMetadataList") {
 		return nil
 	}
+	if !list && c.kind.custom {
+		return plainStatus(http.StatusInternalServerError, "", "content is not a list")
+	}
 	message := fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", c.kind.goType(""))
 	if list {
 		message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", c.kind.goType("List"))

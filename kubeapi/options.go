@@ -51,7 +51,7 @@ func (c *call) listOptions() (*internalversion.ListOptions, error) {
 	}
 	if options.FieldSelector != nil {
 		for _, r := range options.FieldSelector.Requirements() {
-			if !c.q.Selectable(c.r.Context(), r.Field) {
+			if c.kind.custom && !c.q.Resource.Namespaced && r.Field == "metadata.namespace" || !c.q.Selectable(c.r.Context(), r.Field) {
 				return nil, apierrors.NewBadRequest(c.kind.unselectable(r.Field))
 			}
 		}
@@ -64,6 +64,11 @@ func (c *call) listOptions() (*internalversion.ListOptions, error) {
 		}
 	}
 	c.q.Labels, c.q.Fields = options.LabelSelector, options.FieldSelector
+	if c.q.Namespace == "" && c.q.Resource.Namespaced && options.FieldSelector != nil {
+		// A request for all namespaces that selects one is one for that one, and
+		// its continue tokens are of that one.
+		c.q.Namespace, _ = options.FieldSelector.RequiresExactMatch("metadata.namespace")
+	}
 	return options, nil
 }
 

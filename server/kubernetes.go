@@ -27,7 +27,7 @@ func ofKubernetes(r *http.Request, rt *route) *http.Request {
 	inner.Path, inner.RawPath = path, rt.path
 	out := r.WithContext(kubeapi.WithCluster(r.Context(), rt.cluster))
 	out.URL = inner
-	info, err := kubeapi.RequestInfo.NewRequestInfo(out)
+	info, err := kubeapi.RequestInfo(out)
 	if err != nil {
 		return out
 	}
