@@ -24,7 +24,7 @@ func replica(i int) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: fmt.Sprintf("web-%d", i), ResourceVersion: fmt.Sprint(i + 1),
 			Labels:        map[string]string{"app": fmt.Sprint("web", 1), "tier": fmt.Sprint("front", 1)},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: fmt.Sprint("kubelet", 1), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: fmt.Sprint("kubelet", 1), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: fmt.Sprint("main", 1), Env: []corev1.EnvVar{{Name: fmt.Sprint("COLOUR", 1), Value: "blue"}},
