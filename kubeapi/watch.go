@@ -276,13 +276,14 @@ func (w *watch) mark(deadline time.Time) (stop func()) {
 		}
 		return w.opts.BookmarkEvery
 	}
+	w.out.mu.Lock()
+	defer w.out.mu.Unlock()
 	var timer *time.Timer
 	timer = time.AfterFunc(next(), func() {
-		if !w.out.alive() {
-			return
+		if w.out.alive() { // which also waits until there is a timer
+			w.bookmark(false)
+			timer.Reset(next())
 		}
-		w.bookmark(false)
-		timer.Reset(next())
 	})
 	return func() { timer.Stop() }
 }

@@ -1,0 +1,349 @@
+package kubeapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/demo"
+	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/server"
+)
+
+// inMemory is a rig of a cluster in memory.
+func inMemory(t *testing.T, mo mirror.Options, so server.Options) (*rig, *demo.Cluster) {
+	t.Helper()
+	c := demo.New(demo.Options{})
+	config, stop := demo.InProcess(c)
+	t.Cleanup(stop)
+	return start(t, config, mo, so), c
+}
+
+// put makes a config map hold a value.
+func put(t *testing.T, c *demo.Cluster, name, value string) string {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"v": value}}, Data: map[string]string{"v": value}}
+	out, err := c.Update(cm)
+	if err != nil {
+		out, err = c.Create(cm)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.GetResourceVersion()
+}
+
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+func TestWebSocket(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	put(t, c, "a", "1")
+	for _, protocol := range []string{"", "base64.binary.k8s.io"} {
+		config, err := websocket.NewConfig("ws"+strings.TrimPrefix(r.ours.config.Host, "http")+configMaps+"?watch=1&resourceVersion=0&allowWatchBookmarks=true", r.ours.config.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if protocol != "" {
+			config.Protocol = []string{protocol}
+		}
+		conn, err := websocket.DialConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		next := func() gjson.Result {
+			var message string
+			if err := websocket.Message.Receive(conn, &message); err != nil {
+				t.Fatal(err)
+			}
+			return gjson.Parse(message)
+		}
+		for _, want := range []string{"ADDED", "BOOKMARK"} {
+			if e := next(); e.Get("type").Str != want {
+				t.Fatalf("%s, not %s", e, want)
+			}
+		}
+		version := put(t, c, "a", protocol+"x")
+		if e := next(); e.Get("type").Str != "MODIFIED" || e.Get("object.metadata.resourceVersion").Str != version {
+			t.Fatalf("%s", e)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the server lets go of watches whose clients are gone", func() bool {
+		return strings.Contains(string(r.ours.get("/metrics").body), "tidings_http_watches 0")
+	})
+}
+
+// watching is a watch that a test reads event by event.
+type watching struct {
+	*testing.T
+	lines *bufio.Reader
+	body  io.Closer
+}
+
+func watchEvents(t *testing.T, a *api, path string) *watching {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.config.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", path, resp.Status)
+	}
+	return &watching{t, bufio.NewReader(resp.Body), resp.Body}
+}
+
+// next is the next event; nothing at the end.
+func (w *watching) next() gjson.Result {
+	w.Helper()
+	line, err := w.lines.ReadBytes('\n')
+	if err == io.EOF && len(line) == 0 {
+		return gjson.Result{}
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return gjson.ParseBytes(line)
+}
+
+func TestBookmarks(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{Kubernetes: kubeapi.Options{BookmarkEvery: 20 * time.Millisecond}})
+	put(t, c, "a", "1")
+	w := watchEvents(t, r.ours, configMaps+"?watch=1&resourceVersion=0&allowWatchBookmarks=true&labelSelector=v=none")
+	if e := w.next(); e.Get("type").Str != "BOOKMARK" || e.Get("object.metadata.annotations").Get("k8s\\.io/initial-events-end").Str != "true" || e.Get("object.kind").Str != "ConfigMap" {
+		t.Fatalf("%s", e)
+	}
+	version := put(t, c, "a", "2") // which does not match, and yet moves the bookmark
+	for {
+		e := w.next()
+		if e.Get("type").Str != "BOOKMARK" || e.Get("object.metadata.annotations").Exists() {
+			t.Fatalf("%s", e)
+		}
+		if e.Get("object.metadata.resourceVersion").Str == version {
+			break
+		}
+	}
+	// Who has not asked for them gets none, and the watch ends in time.
+	w = watchEvents(t, r.ours, configMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+version)
+	if e := w.next(); e.Exists() {
+		t.Fatalf("%s", e)
+	}
+}
+
+// TestBookmarkBeforeTheEnd: whoever comes back finds what he has not seen.
+func TestBookmarkBeforeTheEnd(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	version := put(t, c, "a", "1")
+	w := watchEvents(t, r.ours, configMaps+"?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion="+version)
+	if e := w.next(); e.Get("type").Str != "BOOKMARK" || e.Get("object.metadata.resourceVersion").Str != version {
+		t.Fatalf("%s", e)
+	}
+	if e := w.next(); e.Exists() {
+		t.Fatalf("%s", e)
+	}
+}
+
+// TestSelectorsOnWatches: what comes to match is added, what ceases to is
+// deleted, with the version of the change and the state before.
+func TestSelectorsOnWatches(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	put(t, c, "a", "1")
+	w := watchEvents(t, r.ours, configMaps+"?watch=1&resourceVersion=0&allowWatchBookmarks=true&labelSelector=v=2")
+	w.next()
+	steps := []struct{ value, kind, data string }{{"2", "ADDED", "2"}, {"3", "DELETED", "2"}, {"2", "ADDED", "2"}}
+	for _, s := range steps {
+		version := put(t, c, "a", s.value)
+		if e := w.next(); e.Get("type").Str != s.kind || e.Get("object.metadata.resourceVersion").Str != version || e.Get("object.data.v").Str != s.data {
+			t.Fatalf("%s; want %v at %s", e, s, version)
+		}
+	}
+}
+
+// TestWatchTellsWhatARelistFound: a watch goes on through a list of the mirror,
+// in an order in which a client may stop anywhere.
+func TestWatchTellsWhatARelistFound(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		put(t, c, name, "1")
+	}
+	w := watchEvents(t, r.ours, configMaps+"?watch=1&resourceVersion=0&allowWatchBookmarks=true")
+	for range 6 {
+		w.next()
+	}
+	c.SetDown(true)
+	c.CloseWatches(corev1.SchemeGroupVersion.WithResource("configmaps"))
+	put(t, c, "e", "2")
+	put(t, c, "a", "2")
+	if err := c.Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "default", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "default", "d"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, c, "d", "2") // another one of that name
+	put(t, c, "f", "2")
+	c.Compact()
+	c.SetDown(false)
+	var got []string
+	last := uint64(0)
+	for len(got) < 6 {
+		e := w.next()
+		if e.Get("type").Str == "BOOKMARK" {
+			continue
+		}
+		version := number(e.Get("object.metadata.resourceVersion").Str)
+		if version < last {
+			t.Errorf("%s %s goes back from %d to %d", e.Get("type"), e.Get("object.metadata.name"), last, version)
+		}
+		last = version
+		got = append(got, e.Get("type").Str+" "+e.Get("object.metadata.name").Str)
+	}
+	want := "MODIFIED e,MODIFIED a,DELETED d,ADDED d,ADDED f,DELETED b"
+	if strings.Join(got, ",") != want {
+		t.Errorf("%v, not %s", got, want)
+	}
+	put(t, c, "a", "3")
+	if e := w.next(); e.Get("type").Str != "MODIFIED" || e.Get("object.data.v").Str != "3" {
+		t.Errorf("%s", e)
+	}
+}
+
+func TestGzip(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	put(t, c, "small", "1")
+	large := strings.Repeat("text and more text, ", 8000)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "large"}, Data: map[string]string{"v": large}}
+	if _, err := c.Create(cm); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	ask := func(path, encoding string) (*http.Response, []byte) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.ours.config.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept-Encoding", encoding)
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, body
+	}
+	plain, whole := ask(configMaps, "identity")
+	if plain.Header.Get("Content-Encoding") != "" || !json.Valid(whole) {
+		t.Errorf("%v", plain.Header)
+	}
+	packed, body := ask(configMaps, "br, gzip;q=0.5")
+	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" || len(body) > len(whole)/4 {
+		t.Errorf("%v, %d bytes of %d", packed.Header, len(body), len(whole))
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unpacked, err := io.ReadAll(z); err != nil || !bytes.Equal(unpacked, whole) {
+		t.Errorf("what is unpacked is not what was packed: %v", err)
+	}
+	if one, _ := ask(configMaps+"/small", "gzip"); one.Header.Get("Content-Encoding") != "" {
+		t.Errorf("a small answer is compressed: %v", one.Header)
+	}
+}
+
+// TestRefusals: what is not a read of a mirrored resource is refused in words
+// that say what to do.
+func TestRefusals(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	put(t, c, "a", "1")
+	for _, x := range []struct {
+		method, path, reason, word string
+		code                       int
+	}{
+		{"POST", configMaps, "MethodNotAllowed", "does not create configmaps", 405},
+		{"PUT", configMaps + "/a", "MethodNotAllowed", "does not update configmaps", 405},
+		{"PATCH", configMaps + "/a", "MethodNotAllowed", "does not patch configmaps", 405},
+		{"DELETE", configMaps + "/a", "MethodNotAllowed", "does not delete configmaps", 405},
+		{"DELETE", configMaps, "MethodNotAllowed", "does not deletecollection configmaps", 405},
+		{"GET", "/api/v1/namespaces/default/pods/x/log", "MethodNotAllowed", "pods/log", 405},
+		{"POST", "/api/v1/namespaces/default/pods/x/exec", "MethodNotAllowed", "pods/exec", 405},
+		{"GET", "/api/v1/secrets", "Forbidden", "--resource secrets", 403},
+		{"GET", "/clusters/nowhere/api/v1/pods", "NotFound", `no cluster "nowhere"`, 404},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), x.method, r.ours.config.Host+x.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := r.ours.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		status := gjson.ParseBytes(body)
+		if resp.StatusCode != x.code || status.Get("kind").Str != "Status" || status.Get("reason").Str != x.reason || !strings.Contains(status.Get("message").Str, x.word) {
+			t.Errorf("%s %s: %s %s", x.method, x.path, resp.Status, body)
+		}
+	}
+	if a := r.ours.get("/clusters/test" + configMaps); a.code != http.StatusOK || len(gjson.GetBytes(a.body, "items").Array()) != 1 {
+		t.Errorf("by the name of its cluster: %s", a)
+	}
+}
+
+// TestPagesAreOfOneState: and go on, if the client likes, when it is not held any
+// more.
+func TestPagesAreOfOneState(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{Retain: 1, PageTTL: time.Hour, MaxPages: 1}, server.Options{})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		put(t, c, name, "1")
+	}
+	page := func(query string) gjson.Result {
+		return gjson.ParseBytes(r.ours.get(configMaps + "?limit=2" + query).body)
+	}
+	names := func(list gjson.Result) string { return list.Get("items.#.metadata.name").Raw }
+	first := page("")
+	token := "&continue=" + first.Get("metadata.continue").Str
+	if names(first) != `["a","b"]` || first.Get("metadata.remainingItemCount").Int() != 2 {
+		t.Fatalf("%s", first)
+	}
+	for _, name := range []string{"bb", "c", "x", "y", "z"} {
+		put(t, c, name, "2")
+	}
+	if names(page("")) != `["a","b"]` { // which takes the place of the state held
+		t.Fatal("the state is not held")
+	}
+	second := page(token)
+	if second.Get("code").Int() == http.StatusGone {
+		token = "&continue=" + second.Get("metadata.continue").Str
+		if second = page(token); names(second) != `["bb","c"]` || second.Get("items.1.data.v").Str != "2" {
+			t.Errorf("going on with the newest state: %s", second)
+		}
+		return
+	}
+	if names(second) != `["c","d"]` || second.Get("items.0.data.v").Str != "1" { // the cluster itself still knew
+		t.Errorf("%s", second)
+	}
+}
