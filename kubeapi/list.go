@@ -40,6 +40,7 @@ func (c *call) list(options *internalversion.ListOptions) error {
 	if err != nil {
 		return err
 	}
+	c.q.Limit, c.q.Continue = options.Limit, options.Continue
 	s, err := c.mirror.State(c.r.Context(), c.q, match, version)
 	if mirror.ReasonOf(err) == mirror.Expired {
 		if c.forward() {

@@ -98,6 +98,18 @@ func (m *member) keep(r cluster.Resource, namespace string) (*keeper, error) {
 	return k, nil
 }
 
+// held returns the informer that answers a query, if it runs.
+func (m *member) held(q Query) *keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, namespace := range []string{"", q.Namespace} {
+		if k := m.keepers[scope{q.Resource.GVR(), namespace}]; k != nil && k.ctx.Err() == nil {
+			return k
+		}
+	}
+	return nil
+}
+
 // retire forgets a keeper that has ended for good.
 func (m *member) retire(k *keeper) {
 	m.mu.Lock()

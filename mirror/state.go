@@ -47,6 +47,7 @@ type State struct {
 	snapshot *snapshot // that the view belongs to, if it is held
 	version  string
 	before   map[string]*Object // what was different at the version, by key; nil if it was not there
+	live     []*Object          // what the cluster itself has answered the query with; then there is no view
 }
 
 // tooLargePatience is how long a version that the cluster does not have yet is
@@ -57,6 +58,57 @@ const tooLargePatience = 3 * time.Second
 // [NotOlderThan] and [Exact]. Errors are [*Error]s, of reason [Expired] for what
 // is too old, [*TooLargeError]s, or the context's.
 func (m *Mirror) State(ctx context.Context, q Query, match Match, version uint64) (*State, error) {
+	if match == Latest {
+		return race(ctx, func(ctx context.Context) (*State, error) { return m.state(ctx, q, match, version) },
+			func(ctx context.Context) (*State, error) { return m.liveState(ctx, q) }, (*State).Release)
+	}
+	return m.state(ctx, q, match, version)
+}
+
+// few says that the query is about few objects of many, so that the cluster may
+// be quicker to answer it than to prove that the mirror can.
+func (m *Mirror) few(q Query) bool {
+	if q.Continue != "" || q.member == nil {
+		return false
+	}
+	k := q.member.held(q)
+	if k == nil {
+		return false
+	}
+	view := k.informer.View()
+	defer view.Release()
+	if !view.Synced() || view.Len() <= liveObjects {
+		return false
+	}
+	most := int64(liveObjects)
+	if q.Limit > 0 {
+		most = min(most, q.Limit)
+	}
+	return int64(len(q.collect(view, "", most))) <= most
+}
+
+// liveState is the cluster's own answer.
+func (m *Mirror) liveState(ctx context.Context, q Query) (*State, error) {
+	if !m.few(q) {
+		return nil, errStopped
+	}
+	s := &State{query: q, live: []*Object{}}
+	limit := q.Limit
+	q.Limit = 0
+	meta, err := live{m}.List(ctx, q, func(o *Object) error {
+		if s.live = append(s.live, o); limit > 0 && int64(len(s.live)) > limit {
+			return errStopped // there are pages now, which are the mirror's to give out
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.version = meta.ResourceVersion
+	return s, nil
+}
+
+func (m *Mirror) state(ctx context.Context, q Query, match Match, version uint64) (*State, error) {
 	k, err := m.at(ctx, q, match, version)
 	if err != nil {
 		return nil, err
@@ -147,20 +199,39 @@ func (m *Mirror) past(ctx context.Context, q Query, k *keeper, version uint64) (
 // One returns one object of a state that matches, as for [Mirror.State], without
 // [Exact].
 func (m *Mirror) One(ctx context.Context, q Query, match Match, version uint64) (*Object, error) {
-	s, err := m.State(ctx, q, match, version)
-	if err != nil {
-		return nil, err
+	find := func(ctx context.Context) (*Object, error) {
+		s, err := m.state(ctx, q, match, version)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Release()
+		o, _ := s.Get(q.Namespace, q.Name)
+		return o, nil
 	}
-	defer s.Release()
-	o, ok := s.Get(q.Namespace, q.Name)
-	if !ok {
-		return nil, missing(q)
+	ask := find
+	if match == Latest {
+		ask = func(ctx context.Context) (*Object, error) {
+			return race(ctx, find, func(ctx context.Context) (*Object, error) {
+				o, _, err := live{m}.Get(ctx, q)
+				if ReasonOf(err) == NotFound {
+					return nil, nil
+				}
+				return o, err
+			}, func(*Object) {})
+		}
 	}
-	return o, nil
+	o, err := ask(ctx)
+	if err == nil && o == nil {
+		err = missing(q)
+	}
+	return o, err
 }
 
 // Release ends the use of the state.
 func (s *State) Release() {
+	if s.live != nil {
+		return
+	}
 	if s.snapshot != nil {
 		s.keeper.member.mirror.snapshots.done(s.snapshot)
 		return
@@ -172,7 +243,7 @@ func (s *State) Release() {
 // version; see [Options.PageTTL]. A state that was put together from the log is
 // not held: that is there for a while by itself.
 func (s *State) Hold() {
-	if s.snapshot != nil || s.before != nil && len(s.before) > 0 {
+	if s.live != nil || s.snapshot != nil || s.before != nil && len(s.before) > 0 {
 		return
 	}
 	snapshots := s.keeper.member.mirror.snapshots
@@ -202,6 +273,9 @@ func (s *State) Get(namespace, name string) (*Object, bool) {
 // than that, and more says whether there is any object left behind the last of
 // them, matching or not, as kube-apiserver has it.
 func (s *State) List(q Query, after string, limit int64) (found []*Object, more bool) {
+	if s.live != nil {
+		return s.live, false
+	}
 	if len(s.before) > 0 {
 		found = s.merge(q, after)
 	} else {
