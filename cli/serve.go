@@ -28,6 +28,7 @@ func newServe(g *globals) *cobra.Command {
 		resources []string
 		retain    int
 		anyone    bool
+		pass      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -44,6 +45,12 @@ first time that it is asked for. Secrets are mirrored only if named.
   GET /pods?watch=true                          server-sent events
   GET /clusters/NAME/...                        of one of several clusters
   GET /healthz /readyz /metrics                 and GET / lists it all
+
+It answers the Kubernetes API's own reads too, so kubectl and other clients need
+only another server: in their kubeconfig, http://127.0.0.1:8888 or, of one of
+several clusters, http://127.0.0.1:8888/clusters/NAME. Writes, logs, exec and the
+like are refused or, with --passthrough, handed to the cluster under the caller's
+own bearer token, never with your credentials.
 
 With several contexts it mirrors several clusters; the first one named answers where
 a request names none. When the kubeconfig changes, clusters come, go and are
@@ -64,7 +71,7 @@ the loopback interface only.`,
 			}
 			return g.serve(cmd.Context(), listen,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Logger: g.log},
-				server.Options{InsecureServeAnyone: anyone, Version: thisBuild().Version, Logger: g.log})
+				server.Options{InsecureServeAnyone: anyone, Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
@@ -72,6 +79,7 @@ the loopback interface only.`,
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
 	f.BoolVar(&anyone, "insecure-serve-anyone", false, "allow an address that others can reach: whoever connects can read everything you can")
+	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }

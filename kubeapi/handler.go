@@ -17,16 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/lru"
 
+	printing "github.com/tidings-io/tidings/kubeapi/table"
 	"github.com/tidings-io/tidings/mirror"
 )
-
-// Printer makes the cells of the rows that a Table shows of a kind.
-type Printer interface {
-	Columns() []metav1.TableColumnDefinition
-	// Cells returns a cell for each column; obj is the object's JSON.
-	Cells(obj []byte, now time.Time) ([]any, error)
-}
 
 // Options of a [Handler]. The zero value is usable.
 type Options struct {
@@ -34,9 +29,6 @@ type Options struct {
 	// subresources, resources that cannot be watched or are not mirrored. nil
 	// refuses it.
 	Else http.Handler
-	// Printer returns how to show a kind as a Table. nil, and a nil Printer,
-	// show name and age.
-	Printer func(ctx context.Context, target mirror.Target) Printer
 	// BookmarkEvery is how often a watch that allows bookmarks gets one, about. 0
 	// means a minute, as in kube-apiserver.
 	BookmarkEvery time.Duration
@@ -60,6 +52,8 @@ type Handler struct {
 	opts   Options
 	log    *slog.Logger
 	cache  *cache
+	// columns are those of custom resources, by definitionOf.
+	columns *lru.Cache
 }
 
 // New returns a Handler of what m holds.
@@ -73,7 +67,7 @@ func New(m *mirror.Mirror, opts Options) *Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes)}
+	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), columns: lru.New(maxDefinitions)}
 }
 
 type clusterKey struct{}
@@ -122,6 +116,8 @@ type call struct {
 	kind kind
 	q    mirror.Query // of the target and namespace; and of the name, for a get
 	form form
+	// printer of the kind, once a Table has been asked for.
+	printer *printing.Printer
 }
 
 // ServeHTTP implements [http.Handler].

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -73,9 +71,6 @@ func start(tb testing.TB, config *rest.Config, mo mirror.Options, so server.Opti
 		tb.Fatal(err)
 	}
 	theirs := newAPI(tb, config)
-	if so.Discovery == nil {
-		so.Discovery = forward(tb, theirs)
-	}
 	s, err := server.New(m, so)
 	if err != nil {
 		tb.Fatal(err)
@@ -101,15 +96,6 @@ func start(tb testing.TB, config *rest.Config, mo mirror.Options, so server.Opti
 	})
 	tb.Cleanup(r.stop)
 	return r
-}
-
-// forward hands requests on to an API server.
-func forward(tb testing.TB, to *api) http.Handler {
-	base, err := url.Parse(to.config.Host)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &httputil.ReverseProxy{Transport: to.client.Transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(base) }}
 }
 
 // answer is what an API server says.

@@ -2,29 +2,90 @@ package kubeapi
 
 import (
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"time"
 
-	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	printing "github.com/tidings-io/tidings/kubeapi/table"
 	"github.com/tidings-io/tidings/mirror"
 )
 
 // tableMaker makes the Tables of one request.
 type tableMaker struct {
 	*call
-	Printer
+	*printing.Printer
 }
 
+// newTable looks the kind's columns up once for each request.
 func (c *call) newTable() (*tableMaker, error) {
-	t := &tableMaker{call: c, Printer: nameAndAge{}}
-	if c.opts.Printer != nil {
-		if p := c.opts.Printer(c.r.Context(), c.q.Target); p != nil {
-			t.Printer = p
-		}
+	if c.printer == nil {
+		c.printer = printing.For(c.kind.gvk, c.customColumns())
 	}
-	return t, nil
+	return &tableMaker{c, c.printer}, nil
+}
+
+// customColumns are what the definition of a custom resource says of columns, nil
+// if there is none, or it may not be read.
+func (c *call) customColumns() *printing.CRDColumns {
+	if !c.kind.custom {
+		return nil
+	}
+	definition := c.q.Definition(c.r.Context())
+	if definition == nil {
+		return nil
+	}
+	// Reading it takes a while, and so does compiling its paths.
+	at := definitionOf{c.kind.gvk, maphash.Bytes(definitionSeed, definition)}
+	if known, ok := c.columns.Get(at); ok {
+		return known.(*printing.CRDColumns)
+	}
+	columns, err := printing.ColumnsOf(definition, c.kind.gvk.Version)
+	if err != nil {
+		c.log.Warn("a custom resource is shown without its own columns", "kind", c.kind.gvk.String(), "err", err)
+		return nil
+	}
+	c.columns.Add(at, columns)
+	return columns
+}
+
+// definitionOf is a version of a CustomResourceDefinition, of any cluster.
+type definitionOf struct {
+	gvk  schema.GroupVersionKind
+	hash uint64
+}
+
+// maxDefinitions is the number of them whose columns are remembered.
+const maxDefinitions = 1024
+
+var definitionSeed = maphash.MakeSeed()
+
+// row is what a Table shows of an object.
+type row struct {
+	*printing.Row
+	object *mirror.Object
+}
+
+// rows reads each version of an object once for all Tables that show it.
+func (t *tableMaker) rows(found []*mirror.Object) ([]row, error) {
+	rows := make([]row, 0, len(found))
+	for _, o := range found {
+		made, err := t.cache.keep(key{o, variant{content: table, printer: t.Printer}}, func() (any, int, error) {
+			r, err := t.Row(o.JSON())
+			if err != nil {
+				return nil, 0, fmt.Errorf("show %s %s/%s in a table: %w", t.kind.gvk.Kind, o.GetNamespace(), o.GetName(), err)
+			}
+			return r, r.Size(), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{made.(*printing.Row), o})
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return t.Compare(a.Row, b.Row) })
+	return rows, nil
 }
 
 // table is the JSON of a Table.
@@ -38,16 +99,20 @@ func (t *tableMaker) table(meta metav1.ListMeta, found []*mirror.Object, headed 
 		out = append(out, "null"...)
 	}
 	out = append(out, `,"rows":[`...)
+	rows, err := t.rows(found)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
-	for i, o := range found {
+	for i, r := range rows {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		cells, err := t.Cells(o.JSON(), now)
-		if err != nil {
-			return nil, fmt.Errorf("show %s %s/%s in a table: %w", t.kind.gvk.Kind, o.GetNamespace(), o.GetName(), err)
+		o := r.object
+		out = append(append(out, `{"cells":`...), marshal(r.Cells(now))...)
+		if conditions := r.Conditions(); conditions != nil {
+			out = append(append(out, `,"conditions":`...), marshal(conditions)...)
 		}
-		out = append(append(out, `{"cells":`...), marshal(cells)...)
 		out = append(out, `,"object":`...)
 		switch t.form.include {
 		case metav1.IncludeNone:
@@ -64,22 +129,4 @@ func (t *tableMaker) table(meta metav1.ListMeta, found []*mirror.Object, headed 
 		out = append(out, '}')
 	}
 	return append(out, "]}"...), nil
-}
-
-// nameAndAge shows what every object has.
-type nameAndAge struct{}
-
-var nameAndAgeColumns = []metav1.TableColumnDefinition{
-	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
-	{Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
-}
-
-func (nameAndAge) Columns() []metav1.TableColumnDefinition { return nameAndAgeColumns }
-
-func (nameAndAge) Cells(obj []byte, now time.Time) ([]any, error) {
-	age := "<unknown>"
-	if created, err := time.Parse(time.RFC3339, gjson.GetBytes(obj, "metadata.creationTimestamp").Str); err == nil {
-		age = duration.HumanDuration(now.Sub(created))
-	}
-	return []any{gjson.GetBytes(obj, "metadata.name").Str, age}, nil
 }

@@ -39,6 +39,9 @@ func ofKubernetes(r *http.Request, rt *route) *http.Request {
 func (s *Server) newKubernetes() *kubeapi.Handler {
 	opts := s.opts.Kubernetes
 	opts.Logger, opts.Watching = s.log, s.watching
+	if s.passthrough != nil {
+		opts.Else = s.passthrough
+	}
 	return kubeapi.New(s.mirror, opts)
 }
 
@@ -53,9 +56,8 @@ func (s *Server) watching(*http.Request) (done func(), err error) {
 
 // serveKubernetes answers what is asked of the Kubernetes API.
 func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
-	info, ok := request.RequestInfoFrom(r.Context())
-	if s.opts.Discovery != nil && (!ok || !info.IsResourceRequest) {
-		s.opts.Discovery.ServeHTTP(w, r)
+	if info, ok := request.RequestInfoFrom(r.Context()); !ok || !info.IsResourceRequest {
+		s.discovery.ServeHTTP(w, r)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

@@ -2,7 +2,6 @@ package server
 
 import (
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/tidings-io/tidings/kubeapi"
@@ -28,12 +27,12 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	// MaxWatches is the number of watches open at once. 0 means 10,000.
 	MaxWatches int
-	// Discovery answers what the Kubernetes API has beside resources: /api, /apis,
-	// /openapi and /version, of the cluster that kubeapi.ClusterFrom of the
-	// request's context names. nil knows nothing of them.
-	Discovery http.Handler
-	// Kubernetes are options of the Kubernetes API. Its Watching and Logger are
-	// the server's to set.
+	// Passthrough hands requests of the Kubernetes API that are not reads of
+	// mirrored resources to the cluster, under the credentials of who makes
+	// them and never the mirror's. They are refused otherwise.
+	Passthrough bool
+	// Kubernetes are options of the Kubernetes API. Its Else, Watching and
+	// Logger are the server's to set.
 	Kubernetes kubeapi.Options
 	// Logger gets each request at debug level and what goes wrong at others.
 	// nil means slog.Default().

@@ -75,23 +75,6 @@ func stateOf(c mirror.ClusterStatus) clusterState {
 	return out
 }
 
-func (s *Server) serveReady(w http.ResponseWriter) {
-	status := s.mirror.Status()
-	body := struct {
-		Ready    bool           `json:"ready"`
-		Clusters []clusterState `json:"clusters"`
-	}{Ready: status.Ready && s.draining.Err() == nil, Clusters: []clusterState{}}
-	for _, c := range status.Clusters {
-		body.Clusters = append(body.Clusters, stateOf(c))
-	}
-	code := http.StatusOK
-	if !body.Ready {
-		code = http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", "1")
-	}
-	writeJSON(w, code, body)
-}
-
 func (s *Server) serveClusters(w http.ResponseWriter) {
 	list := []clusterState{}
 	for _, c := range s.mirror.Status().Clusters {

@@ -41,7 +41,7 @@ var pages = map[string]kind{
 
 // Routes are the paths that have a meaning, as patterns.
 var Routes = []string{
-	"/", "/healthz", "/livez", "/readyz", "/metrics",
+	"/", "/healthz", "/livez", "/readyz", "/metrics", "/clusters/{cluster}/healthz", "/clusters/{cluster}/livez", "/clusters/{cluster}/readyz",
 	"/clusters", "/clusters/{cluster}",
 	"/{resource}", "/clusters/{cluster}/{resource}",
 	"/{group}/{version}/{resource}", "/clusters/{cluster}/{group}/{version}/{resource}",
@@ -72,6 +72,11 @@ func parsePath(escaped string) (route, *problem) {
 		rt.pattern, rt.cluster = "/clusters/{cluster}", segments[1]
 		if segments = segments[2:]; len(segments) == 0 {
 			rt.kind = clusterOne
+			return rt, nil
+		}
+		if k := pages[segments[0]]; len(segments) == 1 && (k == health || k == ready) {
+			rt.pattern += "/" + segments[0]
+			rt.kind = k
 			return rt, nil
 		}
 	}
@@ -123,9 +128,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case index:
 		s.serveIndex(w, r)
 	case health:
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		s.serveAlive(w, r, rt)
 	case ready:
-		s.serveReady(w)
+		s.serveReady(w, r, rt)
 	case metric:
 		s.metrics.handler.ServeHTTP(w, r)
 	case clusterList:

@@ -14,19 +14,23 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/kubeapi/discovery"
+	"github.com/tidings-io/tidings/kubeapi/passthrough"
 	"github.com/tidings-io/tidings/mirror"
 )
 
 // Server answers HTTP requests from a mirror. Make one with [New], and run it
 // once with [Server.Serve].
 type Server struct {
-	mirror  *mirror.Mirror
-	opts    Options
-	log     *slog.Logger
-	metrics *metrics
-	handler http.Handler
-	objects http.Handler // compresses if the client likes
-	kube    *kubeapi.Handler
+	mirror      *mirror.Mirror
+	opts        Options
+	log         *slog.Logger
+	metrics     *metrics
+	handler     http.Handler
+	objects     http.Handler // compresses if the client likes
+	kube        *kubeapi.Handler
+	discovery   *discovery.Handler
+	passthrough *passthrough.Handler // nil: refuse
 
 	watches  atomic.Int64
 	requests sync.WaitGroup
@@ -52,6 +56,8 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("server: compression: %w", err)
 	}
 	s.objects = compress(http.HandlerFunc(s.serveObjects))
+	s.discovery = s.newDiscovery()
+	s.passthrough = s.newPassthrough()
 	s.kube = s.newKubernetes()
 	s.handler = s.observe(http.HandlerFunc(s.serve))
 	return s, nil
@@ -60,6 +66,14 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 // Handler answers the server's requests, for use in another HTTP server.
 // Watches end only when their connections do.
 func (s *Server) Handler() http.Handler { return s.handler }
+
+// Close lets go of what a server holds that is used by its [Server.Handler] alone;
+// [Server.Serve] does so itself. Requests under way are not disturbed.
+func (s *Server) Close() {
+	if s.passthrough != nil {
+		s.passthrough.Close()
+	}
+}
 
 // ListenAndServe is [Server.Serve] on a TCP address; "" means [DefaultAddr].
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
@@ -92,6 +106,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	defer s.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(l) }()
 	select {

@@ -26,7 +26,7 @@ type Options struct {
 	Cluster func(context.Context) (*cluster.Cluster, error)
 	// Credit puts the credentials of who makes a request into the headers of one
 	// to the cluster, and says whether there are any. The headers have none. nil
-	// takes those of the request itself: Authorization and Impersonate-….
+	// means [OwnCredentials].
 	Credit func(from *http.Request, to http.Header) bool
 	// Wrote, if not nil, is called when a caller has changed what the cluster
 	// serves: a CustomResourceDefinition or an APIService.
@@ -59,7 +59,7 @@ func New(opts Options) *Handler {
 		h.log = slog.Default()
 	}
 	if h.opts.Credit == nil {
-		h.opts.Credit = ownCredentials
+		h.opts.Credit = OwnCredentials
 	}
 	return h
 }
@@ -179,8 +179,9 @@ func clean(h http.Header) {
 	}
 }
 
-// ownCredentials are those that a request itself carries.
-func ownCredentials(from *http.Request, to http.Header) bool {
+// OwnCredentials takes those that a request itself carries: Authorization, and
+// Impersonate-….
+func OwnCredentials(from *http.Request, to http.Header) bool {
 	for name, values := range from.Header {
 		if canonical := http.CanonicalHeaderKey(name); canonical == "Authorization" || strings.HasPrefix(canonical, "Impersonate-") {
 			to[name] = values

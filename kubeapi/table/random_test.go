@@ -251,29 +251,33 @@ func compare(t *testing.T, u *upstream, r served, namespace string, least int) {
 		t.Errorf("%d rows of %d that were written", len(want.Rows), least)
 	}
 	p := table.For(r.GroupVersionKind, nil)
-	ours := metav1.Table{}
+	type one struct {
+		row *table.Row
+		raw string
+	}
+	var ours []one
 	for _, row := range want.Rows {
 		forgive(t, r, p, row)
 		if d := difference(p, row, asked, answered); d != "" {
 			t.Fatalf("cells, want -, have +\n%s\nof %s", d, row.Object.Raw)
 		}
-		cells, err := p.Cells(row.Object.Raw, answered)
+		read, err := p.Row(row.Object.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours.Rows = append(ours.Rows, metav1.TableRow{Cells: cells, Object: row.Object})
+		ours = append(ours, one{read, string(row.Object.Raw)})
 	}
-	p.Sort(ours.Rows)
+	slices.SortStableFunc(ours, func(a, b one) int { return p.Compare(a.row, b.row) })
 	for i, row := range want.Rows {
-		if string(row.Object.Raw) != string(ours.Rows[i].Object.Raw) {
+		if string(row.Object.Raw) != ours[i].raw {
 			t.Fatalf("row %d is another than upstream's", i)
 		}
 	}
-	var one metav1.PartialObjectMetadata
-	if err := json.Unmarshal(want.Rows[0].Object.Raw, &one); err != nil {
+	var first metav1.PartialObjectMetadata
+	if err := json.Unmarshal(want.Rows[0].Object.Raw, &first); err != nil {
 		t.Fatal(err)
 	}
-	single, asked, answered := u.table(t, r.path(namespace)+"/"+one.Name)
+	single, asked, answered := u.table(t, r.path(namespace)+"/"+first.Name)
 	forgive(t, r, p, single.Rows[0])
 	if d := difference(p, single.Rows[0], asked, answered); d != "" || len(single.Rows) != 1 {
 		t.Errorf("of a single object, want -, have +\n%s", d)

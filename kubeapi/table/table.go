@@ -3,7 +3,6 @@ package table
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -62,18 +61,16 @@ func (p *Printer) Cells(json []byte, now time.Time) ([]any, error) {
 	return r.Cells(now), nil
 }
 
-// Sort puts the rows of a list in the order in which the API server tells them,
-// where that is not the order of their names: flow schemas come in that of
-// their precedence.
-func (p *Printer) Sort(rows []metav1.TableRow) {
+// Compare says in which order the API server tells two rows of a list, where
+// that is not the order of their names: flow schemas come in that of their
+// precedence. For other kinds it is 0.
+func (p *Printer) Compare(a, b *Row) int {
 	if p.orderedFrom == 0 {
-		return
+		return 0
 	}
-	slices.SortStableFunc(rows, func(a, b metav1.TableRow) int {
-		x, _ := a.Cells[p.orderedFrom].(int64)
-		y, _ := b.Cells[p.orderedFrom].(int64)
-		return cmp.Or(cmp.Compare(x, y), cmp.Compare(fmt.Sprint(a.Cells[0]), fmt.Sprint(b.Cells[0])))
-	})
+	x, _ := a.cells[p.orderedFrom].(int64)
+	y, _ := b.cells[p.orderedFrom].(int64)
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(fmt.Sprint(a.cells[0]), fmt.Sprint(b.cells[0])))
 }
 
 // Row is the row of one version of an object. It is never changed.
@@ -93,6 +90,17 @@ func (r *Row) Cells(now time.Time) []any {
 		out[i] = c
 	}
 	return out
+}
+
+// Size is the number of bytes that the row takes, by and large.
+func (r *Row) Size() int {
+	size := 24 * len(r.cells)
+	for _, c := range r.cells {
+		if text, ok := c.(string); ok {
+			size += len(text)
+		}
+	}
+	return size
 }
 
 // Conditions say of a pod that it has completed. The caller must not modify

@@ -1,0 +1,36 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidings-io/tidings/mirror"
+)
+
+func TestHealthAsAnAPIServerTellsIt(t *testing.T) {
+	r := start(t, options{mirror: mirror.Options{Resources: []string{"pods", "gizmos"}}})
+	eventually(t, "pods are mirrored", func() bool { return strings.Contains(string(r.get("/readyz").body), "[+]mirror/test/pods.v1 ok\n") })
+	for path, want := range map[string]string{
+		"/healthz": "ok", "/livez": "ok", "/clusters/test/healthz": "ok", "/clusters/test/livez": "ok",
+		"/livez?verbose":                                      "[+]ping ok\nlivez check passed\n",
+		"/readyz?exclude=mirror/test/gizmos":                  "ok",
+		"/clusters/test/readyz?exclude=mirror/gizmos":         "ok",
+		"/clusters/test/readyz?exclude=mirror/gizmos&verbose": "[+]ping ok\n[+]shutdown ok\n[+]clusters ok\n[+]mirror/gizmos excluded: ok\n[+]mirror/pods.v1 ok\nreadyz check passed\n",
+	} {
+		if a := r.get(path); a.code != http.StatusOK || string(a.body) != want {
+			t.Errorf("%s: %d %q, want %q", path, a.code, a.body, want)
+		}
+	}
+	for _, path := range []string{"/readyz", "/clusters/test/readyz"} {
+		a := r.get(path)
+		if a.code != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "gizmos failed: ") || !strings.HasSuffix(string(a.body), "readyz check failed\n") || a.header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %q", path, a.code, a.body)
+		}
+	}
+	for _, path := range []string{"/clusters/nowhere/healthz", "/clusters/nowhere/readyz"} {
+		if a := r.get(path); a.code < 400 || a.code >= 500 || !strings.Contains(string(a.body), "nowhere") {
+			t.Errorf("%s: %d %q", path, a.code, a.body)
+		}
+	}
+}

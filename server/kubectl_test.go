@@ -1,0 +1,214 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/pem"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidings-io/tidings/internal/controlplane"
+	"github.com/tidings-io/tidings/internal/samplepods"
+	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/server"
+)
+
+// kubectls runs kubectl against a server, and against the cluster behind it.
+type kubectls struct {
+	testing.TB
+	cp   *controlplane.Cluster
+	url  string
+	ca   []byte
+	home string
+}
+
+// withKubectl serves a mirror of the real cluster over TLS, because kubectl sends
+// no credentials without.
+func withKubectl(t *testing.T, opts server.Options) *kubectls {
+	t.Helper()
+	cp := controlplane.Shared(t)
+	logger := slog.New(slog.DiscardHandler)
+	opts.Logger = logger
+	m, err := mirror.New(mirror.Options{Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := m.Set(t.Context(), map[string]*rest.Config{"real": cp.AdminConfig()}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(m, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	https := httptest.NewUnstartedServer(s.Handler())
+	https.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	https.StartTLS()
+	t.Cleanup(https.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
+	return &kubectls{TB: t, cp: cp, url: https.URL, ca: ca, home: t.TempDir()}
+}
+
+// command is kubectl of a user, at a prefix of the server or, with "direct", at
+// the cluster itself.
+func (k *kubectls) command(ctx context.Context, user controlplane.User, at string, args ...string) *exec.Cmd {
+	k.Helper()
+	kubeconfig := k.cp.Kubeconfig(user)
+	if at != "direct" {
+		kubeconfig = filepath.Join(k.TempDir(), "kubeconfig")
+		config := &rest.Config{Host: k.url + at, BearerToken: k.cp.Config(user).BearerToken, TLSClientConfig: rest.TLSClientConfig{CAData: k.ca}}
+		if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
+			k.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(k.cp.BinDir(), "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+k.home)
+	return cmd
+}
+
+func (k *kubectls) run(user controlplane.User, at, command string) string {
+	k.Helper()
+	cmd := k.command(k.Context(), user, at, strings.Fields(command)...)
+	cmd.Stdin = bytes.NewReader(nil)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out) + err.Error()
+	}
+	return string(out)
+}
+
+// aging is what differs from one second to the next.
+var aging = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b`)
+
+// kubectl prints of a mirror what it prints of the cluster.
+func TestKubectlReads(t *testing.T) {
+	k := withKubectl(t, server.Options{})
+	pods := samplepods.Load().Items[:5]
+	for i := range pods {
+		pods[i].Namespace, pods[i].OwnerReferences, pods[i].Finalizers = "kubectl", nil, nil
+	}
+	if err := samplepods.Create(t.Context(), k.cp.AdminConfig(), pods, 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := samplepods.WriteStatus(t.Context(), k.cp.AdminConfig(), pods, 4); err != nil {
+		t.Fatal(err)
+	}
+	k.run(controlplane.Admin, "direct", "create deployment web --image=x --replicas=2 -n kubectl")
+	for _, command := range []string{
+		"get pods -n kubectl", "get pods -n kubectl -o wide", "get pods -A --sort-by=.metadata.name", "get po " + pods[0].Name + " -n kubectl -o yaml", "get pods -n kubectl -o name",
+		"get deploy,ns", "get deploy web -n kubectl -o wide", "get all -n kubectl", "get pods -n kubectl --show-labels", "get pods -n kubectl -o custom-columns=N:.metadata.name,P:.status.phase",
+		"get clusterroles", "get roles -A", "get flowschemas", "get apiservices", "get nothing", "get pods nobody -n kubectl", "get events -A",
+		"describe pod " + pods[0].Name + " -n kubectl", "describe deploy web -n kubectl", "describe ns kubectl", "explain deploy.spec.strategy", "explain pods --recursive",
+		"api-versions", "version", "wait pod/" + pods[0].Name + " -n kubectl --for=jsonpath={.spec.nodeName}=" + pods[0].Spec.NodeName,
+		"get --raw /healthz", "get --raw /livez", "get --raw /readyz",
+	} {
+		want := aging.ReplaceAllString(k.run(controlplane.Admin, "direct", command), "*")
+		if fails := command == "get nothing" || command == "get pods nobody -n kubectl"; fails != strings.Contains(want, "exit status") {
+			t.Errorf("kubectl %s says of the cluster itself\n%s", command, want)
+		}
+		for _, at := range []string{"", "/clusters/real"} {
+			if have := aging.ReplaceAllString(k.run(controlplane.Admin, at, command), "*"); have != want {
+				t.Errorf("kubectl %s says\n%s\nand of the mirror at %q\n%s", command, want, at, have)
+			}
+		}
+	}
+	if got := k.run(controlplane.Admin, "", "api-resources --verbs=list --no-headers -o name"); !strings.Contains(got, "deployments.apps\n") || strings.Contains(got, "tokenreviews") {
+		t.Error(got)
+	}
+	if got := k.run(controlplane.Admin, "/clusters/real", "get --raw /readyz?verbose"); !strings.Contains(got, "[+]ping ok\n") || !strings.HasSuffix(got, "readyz check passed\n") {
+		t.Error(got)
+	}
+	// What is not a read is refused, and says what would help.
+	for _, command := range []string{"delete pod " + pods[0].Name + " -n kubectl", "create ns x", "scale deploy web --replicas=3 -n kubectl", "label deploy web a=b -n kubectl"} {
+		if got := k.run(controlplane.Admin, "", command); !strings.Contains(got, "exit status 1") || !strings.Contains(got, "mirror") {
+			t.Errorf("kubectl %s: %s", command, got)
+		}
+	}
+}
+
+func TestKubectlWatches(t *testing.T) {
+	k := withKubectl(t, server.Options{})
+	k.run(controlplane.Admin, "direct", "create configmap seen -n team-a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := k.command(ctx, controlplane.Admin, "/clusters/real", "get", "configmaps", "-n", "team-a", "-w", "--field-selector=metadata.name=seen")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	}()
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"NAME DATA AGE", "seen 0 ", "seen 1 "} {
+		if !lines.Scan() {
+			t.Fatal("the watch has ended")
+		}
+		if got := strings.Join(strings.Fields(lines.Text()), " "); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if want == "seen 0 " {
+			k.run(controlplane.Admin, "direct", `patch configmap seen -n team-a -p {"data":{"a":"b"}}`)
+		}
+	}
+}
+
+// With passthrough the mirror answers reads, and what it cannot do is done by the
+// cluster, as far as whoever asks may.
+func TestKubectlThrough(t *testing.T) {
+	k := withKubectl(t, server.Options{Passthrough: true})
+	for user, may := range map[controlplane.User]bool{controlplane.Admin: true, controlplane.NamespacedUser: true, controlplane.Nobody: false} {
+		name := "through-" + string(user)
+		for _, command := range []string{"create configmap " + name + " -n team-a", "label configmap " + name + " a=b -n team-a", "delete configmap " + name + " -n team-a"} {
+			got := k.run(user, "/clusters/real", command)
+			if may == strings.Contains(got, "exit status") || !may && !strings.Contains(got, `User "nobody" cannot`) && !strings.Contains(got, "NotFound") {
+				t.Errorf("%s: kubectl %s: %s", user, command, got)
+			}
+		}
+		if got := k.run(user, "", "auth whoami -o name"); strings.Contains(got, "exit status") {
+			t.Errorf("%s: %s", user, got)
+		}
+		if got, want := k.run(user, "", "auth can-i create configmaps -n team-a"), map[bool]string{true: "yes\n", false: "no\n"}[may]; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", user, got)
+		}
+	}
+	const logs = "logs nothing -n team-a"
+	if got, want := k.run(controlplane.NamespacedUser, "", logs), k.run(controlplane.NamespacedUser, "direct", logs); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// A new resource is there as soon as it is made.
+	crd := filepath.Join(k.home, "crd.yaml")
+	if err := os.WriteFile(crd, []byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.through.example.com"}, "spec": {
+		"group": "through.example.com", "scope": "Cluster", "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"apply -f " + crd, "wait crd/things.through.example.com --for=condition=Established"} {
+		if got := k.run(controlplane.Admin, "", command); strings.Contains(got, "exit status") {
+			t.Fatalf("kubectl %s: %s", command, got)
+		}
+	}
+	eventually(t, "the new resource is served", func() bool {
+		return strings.Contains(k.run(controlplane.Admin, "", "get things"), "No resources found")
+	})
+	if got := k.run(controlplane.Admin, "", "delete crd things.through.example.com"); !strings.Contains(got, "deleted") {
+		t.Error(got)
+	}
+}

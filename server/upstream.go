@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/kubeapi/discovery"
+	"github.com/tidings-io/tidings/kubeapi/passthrough"
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// clusterOf is the cluster that a request of the Kubernetes API is about.
+func (s *Server) clusterOf(ctx context.Context) (*cluster.Cluster, error) {
+	c, err := s.mirror.Cluster(kubeapi.ClusterFrom(ctx))
+	switch mirror.ReasonOf(err) {
+	case mirror.UnknownCluster:
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: err.Error()}}
+	case mirror.ClusterNeeded:
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return c, err
+}
+
+// newDiscovery makes what answers what the Kubernetes API says of itself. Nothing
+// is left out of it if the rest is handed on.
+func (s *Server) newDiscovery() *discovery.Handler {
+	return discovery.New(discovery.Options{Cluster: s.clusterOf, Everything: s.opts.Passthrough, Logger: s.log})
+}
+
+// newPassthrough makes what hands on requests that are not for the mirror. It
+// comes after newDiscovery.
+func (s *Server) newPassthrough() *passthrough.Handler {
+	if !s.opts.Passthrough {
+		return nil
+	}
+	return passthrough.New(passthrough.Options{Cluster: s.clusterOf, Logger: s.log, Wrote: func(c *cluster.Cluster) {
+		c.Invalidate()
+		s.discovery.Invalidate()
+	}})
+}
