@@ -118,14 +118,9 @@ func TestTablesOfAWatch(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		if i == 0 {
-			put(t, r.theirs, "/api/v1/namespaces/team-a/configmaps/watched", `{"metadata": {"name": "watched"}, "data": {"a": "b", "c": "d"}}`)
+			write(t, r.theirs, http.MethodPut, "/api/v1/namespaces/team-a/configmaps/watched", `{"metadata": {"name": "watched"}, "data": {"a": "b", "c": "d"}}`)
 		}
 	}
-}
-
-func put(t *testing.T, a *api, path, body string) {
-	t.Helper()
-	write(t, a, http.MethodPut, path, body)
 }
 
 func post(t *testing.T, a *api, path, body string) {
