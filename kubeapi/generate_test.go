@@ -17,7 +17,6 @@ import (
 type population struct {
 	testing.TB
 	admin *api
-	kinds []thing
 
 	mu    sync.Mutex
 	alive []string // paths of objects

@@ -243,7 +243,7 @@ func (s *State) Release() {
 // version; see [Options.PageTTL]. A state that was put together from the log is
 // not held: that is there for a while by itself.
 func (s *State) Hold() {
-	if s.live != nil || s.snapshot != nil || s.before != nil && len(s.before) > 0 {
+	if s.live != nil || s.snapshot != nil || len(s.before) > 0 {
 		return
 	}
 	snapshots := s.keeper.member.mirror.snapshots

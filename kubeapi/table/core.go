@@ -25,7 +25,8 @@ func coreKinds() []kind {
 			wide(text("Selector", doc(corev1.ServiceSpec{}, "selector"), pairs("spec.selector"))),
 		}},
 		{group: "", kind: "Endpoints", columns: []column{
-			name, text("Endpoints", doc(corev1.Endpoints{}, "subsets"), endpoints), age, //nolint:staticcheck // it is what is served
+			//lint:ignore SA1019 It is deprecated, and served.
+			name, text("Endpoints", doc(corev1.Endpoints{}, "subsets"), endpoints), age,
 		}},
 		{group: "", kind: "Node", columns: []column{
 			name,
