@@ -2,8 +2,8 @@ package samplepods
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -40,25 +40,52 @@ const (
 // The clones share strings with one another, as decoded pods do not. Encode and
 // decode them where memory is measured.
 func Clone(n int, seed uint64) []corev1.Pod {
+	pods := make([]corev1.Pod, 0, n)
+	for pod := range All(n, seed) {
+		pods = append(pods, *pod)
+	}
+	return pods
+}
+
+// All yields the pods of [Clone], one after the other, for those who have no
+// memory for all of them.
+func All(n int, seed uint64) iter.Seq[*corev1.Pod] {
 	recorded := Load()
 	groups := groupByApp(recorded.Items)
 	revisions, err := strconv.ParseUint(recorded.ResourceVersion, 10, 64)
 	if err != nil {
 		panic(fmt.Sprintf("samplepods: the recording's resourceVersion: %v", err))
 	}
-
-	pods := make([]corev1.Pod, 0, n)
-	for i := 0; len(pods) < n; i++ {
+	// Each group is made twice: first for the order, then for its pods.
+	group := func(i int) *group {
 		round, app := i/recordedApps, i%recordedApps
-		g := newGroup(&groups[app][0], app, round, revisions, rand.New(rand.NewPCG(seed, uint64(i))))
-		for r := range min(recordedReplicas, n-len(pods)) {
-			pods = append(pods, g.clone(&groups[app][r], len(pods)+1))
+		return newGroup(&groups[app][0], app, round, revisions, rand.New(rand.NewPCG(seed, uint64(i))))
+	}
+	type place struct {
+		prefix string // of the keys of its pods
+		group  int
+	}
+	order := make([]place, (n+recordedReplicas-1)/recordedReplicas)
+	for i := range order {
+		g := group(i)
+		order[i] = place{g.namespace(groups[i%recordedApps][0].Namespace) + "/" + g.name + "-", i}
+	}
+	slices.SortFunc(order, func(a, b place) int { return strings.Compare(a.prefix, b.prefix) })
+	return func(yield func(*corev1.Pod) bool) {
+		for _, at := range order {
+			g, first := group(at.group), at.group*recordedReplicas
+			pods := make([]corev1.Pod, min(recordedReplicas, n-first))
+			for r := range pods {
+				pods[r] = g.clone(&groups[at.group%recordedApps][r], first+r+1)
+			}
+			slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+			for r := range pods {
+				if !yield(&pods[r]) {
+					return
+				}
+			}
 		}
 	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int {
-		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	return pods
 }
 
 // groupByApp returns the pods of each application, in the order of the
@@ -106,7 +133,7 @@ func newGroup(pod *corev1.Pod, app, round int, revisions uint64, rng *rand.Rand)
 // i-th of all clones.
 func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 	pod := *recorded.DeepCopy()
-	team := shift(pod.Namespace, "team-", g.round*recordedTeams)
+	team := g.namespace(pod.Namespace)
 	owner := &pod.OwnerReferences[0]
 	ip := fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)
 	// What managedFields name an owner or an IP by is the value itself.
@@ -157,6 +184,12 @@ func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 		}
 	}
 	return pod
+}
+
+// namespace is where the pods of the group are, given where those are that they
+// are cloned from.
+func (g *group) namespace(recorded string) string {
+	return shift(recorded, "team-", g.round*recordedTeams)
 }
 
 // suffix returns the end of a name that no other pod of the group has.
