@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMain lets the test's binary be the process of one side, too.
@@ -25,7 +27,9 @@ func TestEveryLine(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			l := *l
 			l.size = l.quick
-			got, err := l.measure(t.Context(), 1, true)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			got, err := l.measure(ctx, 1, true)
 			if err != nil {
 				t.Fatal(err)
 			}

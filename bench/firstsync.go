@@ -11,8 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -31,13 +36,40 @@ var firstSync = line{
 	claims: []claim{
 		{3, "heap KB a pod, real kube-apiserver, drop-in's representation", "heap KB/object", "tidings, typed, managedFields kept", "", timesAtMost(0.5)},
 		{4, "heap KB a pod, real kube-apiserver, typed", "heap KB/object", "tidings, typed", "", timesAtMost(0.25)},
+		{4, "heap KB a pod, real kube-apiserver, unstructured", "heap KB/object", "tidings, unstructured", "client-go, unstructured", target{}},
+		{4, "heap KB a pod, real kube-apiserver, unstructured, compact", "heap KB/object", "tidings, unstructured, compact", "client-go, unstructured", target{}},
+		{4, "heap KB a pod, real kube-apiserver, metadata only", "heap KB/object", "tidings, metadata only", "client-go, metadata only", target{}},
 	},
 	sides: []side{
-		{"client-go, typed", clientGoSync},
+		{"client-go, typed", clientGoSync(func(config *rest.Config) (startable, error) {
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return startable{}, err
+			}
+			factory := informers.NewSharedInformerFactory(client, 0)
+			return startable{factory.Core().V1().Pods().Informer(), factory.Start}, nil
+		})},
 		{"tidings, typed", tidingsSync[*corev1.Pod]()},
 		{"tidings, typed, managedFields kept", tidingsSync[*corev1.Pod](informer.KeepManagedFields())},
 		{"tidings, typed, nothing shared", tidingsSync[*corev1.Pod](informer.Unshared())},
+		{"client-go, unstructured", clientGoSync(func(config *rest.Config) (startable, error) {
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return startable{}, err
+			}
+			factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+			return startable{factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer(), factory.Start}, nil
+		})},
+		{"client-go, metadata only", clientGoSync(func(config *rest.Config) (startable, error) {
+			client, err := metadata.NewForConfig(config)
+			if err != nil {
+				return startable{}, err
+			}
+			factory := metadatainformer.NewSharedInformerFactory(client, 0)
+			return startable{factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer(), factory.Start}, nil
+		})},
 		{"tidings, unstructured", tidingsSync[*unstructured.Unstructured](informer.Resource("pods"))},
+		{"tidings, unstructured, compact", tidingsSync[*unstructured.Unstructured](informer.Resource("pods"), informer.Compact())},
 		{"tidings, metadata only", tidingsSync[*metav1.PartialObjectMetadata](informer.Resource("pods"))},
 		{"tidings, raw JSON (what the server keeps)", tidingsSync[*codec.Raw](informer.Resource("pods"))},
 	},
@@ -83,26 +115,32 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func clientGoSync(ctx context.Context, size int) (figures, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return nil, err
-	}
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	pods := factory.Core().V1().Pods().Informer()
-	return settle(size, func() (func() int, error) {
-		factory.Start(ctx.Done())
-		if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
-			return nil, errors.New("client-go did not sync")
+// startable is an informer of client-go's and how its factory starts it.
+type startable struct {
+	cache.SharedIndexInformer
+	start func(<-chan struct{})
+}
+
+func clientGoSync(open func(*rest.Config) (startable, error)) func(context.Context, int) (figures, error) {
+	return func(ctx context.Context, size int) (figures, error) {
+		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+		if err != nil {
+			return nil, err
 		}
-		return func() int { return len(pods.GetStore().ListKeys()) }, nil
-	})
+		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		pods, err := open(config)
+		if err != nil {
+			return nil, err
+		}
+		return settle(size, func() (func() int, error) {
+			pods.start(ctx.Done())
+			if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+				return nil, errors.New("client-go did not sync")
+			}
+			return func() int { return len(pods.GetStore().ListKeys()) }, nil
+		})
+	}
 }
 
 func tidingsSync[T informer.Object](opts ...informer.Option) func(context.Context, int) (figures, error) {
@@ -116,7 +154,7 @@ func tidingsSync[T informer.Object](opts ...informer.Option) func(context.Contex
 			return nil, err
 		}
 		return settle(size, func() (func() int, error) {
-			return func() int { return len(inf.List(informer.Query{})) }, inf.Start(ctx)
+			return held(inf), inf.Start(ctx)
 		})
 	}
 }

@@ -22,6 +22,8 @@ var lines = []line{
 	relist,
 	reads,
 	contention,
+	growth,
+	million,
 }
 
 func main() {

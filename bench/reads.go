@@ -38,6 +38,9 @@ var reads = line{
 		{9, "bytes of that list", "10 of all: bytes", "tidings", "", target{}},
 		{10, "list a namespace, 1,000 of 100,000, µs", "namespace: µs", "tidings", "", timesAtMost(0.5)},
 		{10, "get one of 100,000, µs", "get: µs", "tidings", "", timesAtMost(1)},
+		{5, "compact, decoded on read: get one of 100,000, µs", "get: µs", "tidings, compact", "", target{}},
+		{5, "compact, decoded on read: list by label, 10 of 100,000, µs", "10 of all: µs", "tidings, compact", "", target{}},
+		{5, "compact, decoded on read: list a namespace, 1,000 of 100,000, µs", "namespace: µs", "tidings, compact", "", target{}},
 	},
 	sides: []side{
 		{"client-go", func(ctx context.Context, size int) (figures, error) {
@@ -52,16 +55,22 @@ var reads = line{
 				return lister{listers.NewPodLister(pods.GetIndexer())}, start()
 			})
 		}},
-		{"tidings", func(ctx context.Context, size int) (figures, error) {
-			return readAll(size, func(address string) (reader, error) {
-				pods, err := tidingsReplay(address)
-				if err != nil {
-					return nil, err
-				}
-				return mirror{pods}, pods.Start(ctx)
-			})
-		}},
+		{"tidings", mirrored()},
+		{"tidings, compact", mirrored(informer.Compact())},
 	},
+}
+
+// mirrored reads from the library's informers.
+func mirrored(opts ...informer.Option) func(context.Context, int) (figures, error) {
+	return func(ctx context.Context, size int) (figures, error) {
+		return readAll(size, func(address string) (reader, error) {
+			pods, err := tidingsReplay(address, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return mirror{pods}, pods.Start(ctx)
+		})
+	}
 }
 
 // serveReads starts a server for each size of mirror. They serve real pods that
@@ -242,8 +251,8 @@ func repeat(do func(int) error) (cost, error) {
 	runtime.ReadMemStats(&before)
 	begun := time.Now()
 	n := 0
-	for batch := 10; time.Since(begun) < repeatFor; batch *= 2 {
-		for range min(batch, 10_000) {
+	for batch := 10; time.Since(begun) < repeatFor; batch = min(2*batch, 10_000) {
+		for range batch {
 			n++
 			if err := do(n); err != nil {
 				return cost{}, err

@@ -47,21 +47,9 @@ func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
 // startReplay starts a server of these pods.
 func startReplay(pods []corev1.Pod) (address string, stop func() error, err error) {
 	r := &replay{discovery: demo.New(demo.Options{}), changed: make(chan struct{})}
-	codec := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	frame := func(kind string, o runtime.Object) ([]byte, error) {
-		var object bytes.Buffer
-		if err := codec.Encode(o, &object); err != nil {
-			return nil, err
-		}
-		event := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object.Bytes()}}
-		b := make([]byte, 4, 4+event.Size())
-		binary.BigEndian.PutUint32(b, uint32(event.Size()))
-		body, err := event.Marshal()
-		return append(b, body...), err
-	}
 	add := func(list int, kind string, pod *corev1.Pod) error {
-		pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
-		b, err := frame(kind, pod)
+		pod.TypeMeta = podType
+		b, err := watchFrame(kind, pod)
 		r.lists[list] = append(r.lists[list], b)
 		return err
 	}
@@ -80,14 +68,11 @@ func startReplay(pods []corev1.Pod) (address string, stop func() error, err erro
 		}
 	}
 	for list, version := range versions {
-		end := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}}
-		if err := add(list, "BOOKMARK", end); err != nil {
+		if err := add(list, "BOOKMARK", endOfList(version)); err != nil {
 			return "", nil, err
 		}
 	}
-	if r.expired, err = frame("ERROR", &metav1.Status{
+	if r.expired, err = watchFrame("ERROR", &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
 	}); err != nil {
@@ -100,6 +85,28 @@ func startReplay(pods []corev1.Pod) (address string, stop func() error, err erro
 	server := &http.Server{Handler: r}
 	go func() { _ = server.Serve(listener) }()
 	return "http://" + listener.Addr().String(), server.Close, nil
+}
+
+var podType = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+
+// endOfList is the object of the bookmark that ends the initial events of a watch.
+func endOfList(version string) *corev1.Pod {
+	return &corev1.Pod{TypeMeta: podType, ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+}
+
+// watchFrame is an event of a watch as it is sent.
+func watchFrame(kind string, o runtime.Object) ([]byte, error) {
+	var object bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &object); err != nil {
+		return nil, err
+	}
+	event := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object.Bytes()}}
+	b := make([]byte, 4, 4+event.Size())
+	binary.BigEndian.PutUint32(b, uint32(event.Size()))
+	body, err := event.Marshal()
+	return append(b, body...), err
 }
 
 // ServeHTTP implements [http.Handler]. PUT /serving/0 and /serving/1 switch to a

@@ -25,8 +25,11 @@ var replaySync = line{
 	claims: []claim{
 		{3, "heap KB a pod, 100,000 pods, drop-in", "heap KB/object", "tidings, drop-in", "", timesAtMost(0.5)},
 		{4, "heap KB a pod, 100,000 pods, typed", "heap KB/object", "tidings, typed", "", timesAtMost(0.25)},
+		{5, "heap KB a pod, 100,000 pods, compact, keys and indexes included", "heap KB/object", "tidings, compact", "", timesAtMost(0.1)},
 		{7, "first sync of 100,000 pods from stored bytes, typed, wall s", "wall s", "tidings, typed", "", timesAtMost(0.7)},
 		{7, "the same, CPU s", "CPU s", "tidings, typed", "", timesAtMost(1)},
+		{7, "first sync of 100,000 pods from stored bytes, compact, wall s", "wall s", "tidings, compact", "", timesAtMost(0.7)},
+		{7, "the same, CPU s", "CPU s", "tidings, compact", "", timesAtMost(1)},
 	},
 	sides: []side{
 		{"client-go, typed", func(ctx context.Context, size int) (figures, error) {
@@ -97,5 +100,14 @@ func dropInReplay(ctx context.Context, address string) (cache.SharedIndexInforme
 			return errors.New("the drop-in did not sync")
 		}
 		return nil
+	}
+}
+
+// held counts what an informer holds, without reading it.
+func held[T informer.Object](inf *informer.Informer[T]) func() int {
+	return func() int {
+		v := inf.View()
+		defer v.Release()
+		return v.Len()
 	}
 }
