@@ -66,6 +66,9 @@ the loopback interface only.`,
 			if g.level == "" {
 				g.logFrom(slog.LevelInfo)
 			}
+			if pass && g.demo {
+				return errors.New("--passthrough hands requests to a cluster, and --demo has none that could be reached: use one or the other")
+			}
 			if retain < 0 {
 				return fmt.Errorf("--retain %d: a number of changes is wanted", retain)
 			}

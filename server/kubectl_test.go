@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/pem"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -13,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -210,5 +213,71 @@ func TestKubectlThrough(t *testing.T) {
 	})
 	if got := k.run(controlplane.Admin, "", "delete crd things.through.example.com"); !strings.Contains(got, "deleted") {
 		t.Error(got)
+	}
+}
+
+// What is handed on and goes on, as the watch of a resource that is not mirrored,
+// ends with the server.
+func TestShutdownEndsWhatIsHandedOn(t *testing.T) {
+	cp := controlplane.Shared(t)
+	logger := slog.New(slog.DiscardHandler)
+	m, err := mirror.New(mirror.Options{Resources: []string{"pods"}, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := m.Set(t.Context(), map[string]*rest.Config{"real": cp.AdminConfig()}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(m, server.Options{Passthrough: true, Logger: logger, ShutdownTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	ask := func(method, path, body string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+cp.AdminConfig().BearerToken)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	watch := ask(http.MethodGet, "/api/v1/namespaces/default/configmaps?watch=true", "")
+	defer watch.Body.Close()
+	created := ask(http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata": {"name": "handed-on"}}`)
+	created.Body.Close()
+	if watch.StatusCode != http.StatusOK || created.StatusCode != http.StatusCreated {
+		t.Fatalf("%s, %s", watch.Status, created.Status)
+	}
+	events := bufio.NewReader(watch.Body)
+	for { // of the configmaps that are there, to the one that came
+		line, err := events.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, `"handed-on"`) {
+			break
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -40,7 +41,7 @@ func (s *Server) newKubernetes() *kubeapi.Handler {
 	opts := s.opts.Kubernetes
 	opts.Logger, opts.Watching = s.log, s.watching
 	if s.passthrough != nil {
-		opts.Else = s.passthrough
+		opts.Else = http.HandlerFunc(s.serveElse)
 	}
 	return kubeapi.New(s.mirror, opts)
 }
@@ -63,5 +64,22 @@ func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
-	s.kube.ServeHTTP(w, r.WithContext(ctx))
+	s.kube.ServeHTTP(w, r.WithContext(context.WithValue(ctx, patientKey{}, r.Context())))
+}
+
+// patientKey is of the context of a request that a shutdown does not end.
+type patientKey struct{}
+
+// lasting are the subresources whose requests last.
+var lasting = []string{"attach", "exec", "log", "portforward", "proxy"}
+
+// serveElse hands on what is not for the mirror to answer. What would go on for
+// ever ends when the server is to end; a write may finish first.
+func (s *Server) serveElse(w http.ResponseWriter, r *http.Request) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	goesOn := !ok || info.Verb == "watch" || slices.Contains(lasting, info.Subresource) || r.Header.Get("Upgrade") != ""
+	if ctx, ok := r.Context().Value(patientKey{}).(context.Context); ok && !goesOn {
+		r = r.WithContext(ctx)
+	}
+	s.passthrough.ServeHTTP(w, r)
 }
