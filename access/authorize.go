@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -46,16 +45,17 @@ type verdict struct {
 // of apimachinery's StatusError: 403 in the API server's words for no, 503 if
 // the cluster cannot be asked.
 func (r *Reviewer) Authorize(ctx context.Context, caller *Caller, a Attributes) error {
-	_, err := r.authorize(ctx, caller, a)
+	_, err := r.AuthorizeUntil(ctx, caller, a)
 	return err
 }
 
-// authorize also says how long the answer may be believed.
+// AuthorizeUntil is Authorize that also says how long the answer may be
+// believed.
 //
 // It asks without the selectors first: who may see everything may see a part,
 // and the answer serves for every selector. Only a caller who may not is asked
 // about with them.
-func (r *Reviewer) authorize(ctx context.Context, caller *Caller, a Attributes) (time.Time, error) {
+func (r *Reviewer) AuthorizeUntil(ctx context.Context, caller *Caller, a Attributes) (time.Time, error) {
 	whole := a
 	whole.FieldSelector, whole.LabelSelector = "", ""
 	got, err := r.right(ctx, caller, whole)
@@ -72,11 +72,7 @@ func (r *Reviewer) authorize(ctx context.Context, caller *Caller, a Attributes) 
 }
 
 func (r *Reviewer) right(ctx context.Context, caller *Caller, a Attributes) (answer[verdict], error) {
-	body, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // strings
-	}
-	return r.rights.get(ctx, digestOf(string(caller.id[:]), string(body)), func(ctx context.Context) (verdict, time.Duration, error) {
+	return r.rights.get(ctx, a.of(caller), func(ctx context.Context) (verdict, time.Duration, error) {
 		status, err := r.review(ctx, caller, a.spec)
 		switch {
 		case err != nil:

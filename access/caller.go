@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -174,4 +175,18 @@ func (c *Caller) Credit(h http.Header) bool {
 	h.Set("Authorization", "Bearer "+*c.credentials.token)
 	maps.Copy(h, c.credentials.as.headers)
 	return true
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context that knows who makes a request.
+func WithCaller(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerFrom returns who makes a request. There is nobody where callers are not
+// authenticated.
+func CallerFrom(ctx context.Context) (*Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(*Caller)
+	return c, ok
 }

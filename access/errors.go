@@ -49,12 +49,13 @@ func forbiddenMessage(c *Caller, a Attributes) string {
 }
 
 // unanswered is the error of a question that the cluster did not answer, which
-// is refused like a no but may be asked again.
+// is refused like a no but may be asked again. Why not is for the log: whoever
+// asks may be nobody.
 func (r *Reviewer) unanswered(ctx context.Context, asking string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	message := fmt.Sprintf("nothing is shown that the API server of cluster %s cannot be asked about: %s: %v", r.name, asking, err)
+	message := fmt.Sprintf("nothing is shown that the API server of cluster %s cannot be asked about, and it does not answer %s", r.name, asking)
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		message += "; the mirror's own user needs the rights of the ClusterRole system:auth-delegator"
 	}

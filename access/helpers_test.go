@@ -58,7 +58,7 @@ func inBubble(t *testing.T, options access.Options, test func(*rig)) {
 		options.Logger = slog.New(slog.DiscardHandler)
 		r.gate, err = access.NewGate(options)
 		r.must(err)
-		r.Reviewer, err = r.gate.Reviewer(c)
+		r.Reviewer, err = r.gate.Reviewer(c, func(*cluster.Cluster) bool { return true })
 		r.must(err)
 		test(r)
 	})

@@ -38,16 +38,23 @@ type Check func(ctx context.Context) (until time.Time, err error)
 // are accepted, are the same caller's, and that it has the right.
 func (r *Reviewer) Check(credentials Credentials, caller *Caller, a Attributes) Check {
 	return func(ctx context.Context) (time.Time, error) {
-		now, known, err := r.authenticate(ctx, credentials)
+		known, err := r.Recognize(ctx, credentials, caller)
 		if err != nil {
 			return time.Time{}, err
 		}
-		if now.id != caller.id {
-			return time.Time{}, unauthorized()
-		}
-		believed, err := r.authorize(ctx, now, a)
+		believed, err := r.AuthorizeUntil(ctx, caller, a)
 		return earlier(known, believed), err
 	}
+}
+
+// Recognize makes sure that credentials are still accepted and are the same
+// caller's as before, and says until when that is known.
+func (r *Reviewer) Recognize(ctx context.Context, credentials Credentials, caller *Caller) (time.Time, error) {
+	now, known, err := r.authenticate(ctx, credentials)
+	if err == nil && now.id != caller.id {
+		err = unauthorized()
+	}
+	return known, err
 }
 
 type hold struct {

@@ -48,7 +48,7 @@ func (r *Reviewer) impersonate(ctx context.Context, caller *Caller, until time.T
 		return nil, time.Time{}, err
 	}
 	for _, a := range asked {
-		believed, err := r.authorize(ctx, caller, a)
+		believed, err := r.AuthorizeUntil(ctx, caller, a)
 		if err != nil {
 			return nil, time.Time{}, err
 		}

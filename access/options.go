@@ -19,6 +19,9 @@ type Options struct {
 	// right need not wait for it, and who has none and asks without pause
 	// costs the cluster a question every 2 seconds.
 	Deny time.Duration
+	// Hidden is how long a namespace that was refused stays out of what
+	// [Reviewer.Among] finds. 0 means 30 seconds: there may be a thousand.
+	Hidden time.Duration
 	// Fail is how soon a question is sent again that was not answered. 0 means
 	// 1 second.
 	Fail time.Duration
@@ -53,6 +56,7 @@ func (o Options) withDefaults() Options {
 	}
 	duration(&o.Allow, 10*time.Second)
 	duration(&o.Deny, 2*time.Second)
+	duration(&o.Hidden, 30*time.Second)
 	duration(&o.Fail, time.Second)
 	duration(&o.Timeout, 10*time.Second)
 	duration(&o.Grace, time.Minute)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -40,12 +41,19 @@ func NewGate(options Options) (*Gate, error) {
 }
 
 // Reviewer returns the reviewer of a cluster, the same for as long as the
-// cluster is.
-func (g *Gate) Reviewer(c *cluster.Cluster) (*Reviewer, error) {
+// cluster is. When it has to make one, the reviewers of clusters that are not in
+// use any more are dropped with all they remember.
+func (g *Gate) Reviewer(c *cluster.Cluster, used func(*cluster.Cluster) bool) (*Reviewer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r := g.reviewers[c]; r != nil {
 		return r, nil
+	}
+	for old, r := range g.reviewers {
+		if !used(old) {
+			delete(g.reviewers, old)
+			r.callers.CloseIdleConnections()
+		}
 	}
 	r, err := newReviewer(g, c)
 	if err != nil {
@@ -55,24 +63,13 @@ func (g *Gate) Reviewer(c *cluster.Cluster) (*Reviewer, error) {
 	return r, nil
 }
 
-// Forget drops the reviewers of clusters that are not in use any more, with
-// what they remember.
-func (g *Gate) Forget(used func(*cluster.Cluster) bool) {
+// Close closes idle connections.
+func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for c, r := range g.reviewers {
-		if !used(c) {
-			delete(g.reviewers, c)
-			r.callers.CloseIdleConnections()
-		}
+	for _, r := range g.reviewers {
+		r.callers.CloseIdleConnections()
 	}
-}
-
-// Len is the number of reviewers, for those who have to [Gate.Forget].
-func (g *Gate) Len() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.reviewers)
 }
 
 // Reviewer asks one cluster about callers and their rights.
@@ -91,6 +88,7 @@ type Reviewer struct {
 	// Of the token or certificate; nil if it is not accepted.
 	tokens, certificates *cache[*Caller]
 	rights               *cache[verdict]
+	hidden               *utilcache.LRUExpireCache // see Among
 	lost                 atomic.Uint64
 }
 
@@ -107,6 +105,7 @@ func newReviewer(g *Gate, c *cluster.Cluster) (*Reviewer, error) {
 		rights: newCache[verdict](g.options, places),
 
 		certificates: newCache[*Caller](g.options, make(chan struct{}, 8)), // asks nobody
+		hidden:       utilcache.NewLRUExpireCache(g.options.MaxEntries),
 	}
 	var err error
 	if r.authentication, err = clientFor(c, "/apis", schema.GroupVersion{Group: "authentication.k8s.io", Version: "v1"}); err != nil {

@@ -1,12 +1,14 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/munnerz/goautoneg"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidings-io/tidings/cluster"
 )
 
 // maxReview is the size of a review at most, of either direction.
@@ -47,17 +51,15 @@ func reviewOf(info *request.RequestInfo) schema.GroupVersionResource {
 // with no rules. An error is for the caller to report; nothing has been written
 // then.
 func (r *Reviewer) ServeSelfReview(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, caller *Caller) error {
+	if caller.self {
+		err := forward(w, req, info, r.callers, r.base, r.options.Timeout, func(h http.Header) { caller.Credit(h) })
+		return r.forwarded(req, err)
+	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), r.options.Timeout, errSilent)
 	defer cancel()
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxReview+1))
-	switch {
-	case err != nil:
-		return apierrors.NewBadRequest("the request's body cannot be read")
-	case len(body) > maxReview:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxReview))
-	}
-	if caller.self {
-		return r.forward(ctx, w, req, info, caller, string(body))
+	body, err := bodyOf(req)
+	if err != nil {
+		return err
 	}
 	review := selfReviews[reviewOf(info)]()
 	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, review); err != nil {
@@ -86,14 +88,57 @@ func (r *Reviewer) ServeSelfReview(w http.ResponseWriter, req *http.Request, inf
 	return writeReview(w, req, review)
 }
 
-// forward asks the cluster with the caller's own credentials.
-func (r *Reviewer) forward(ctx context.Context, w http.ResponseWriter, req *http.Request, info *request.RequestInfo, caller *Caller, body string) error {
+func (r *Reviewer) forwarded(req *http.Request, err error) error {
 	const asking = "a review of the caller itself"
-	url := strings.TrimSuffix(r.base, "/") + "/apis/" + info.APIGroup + "/" + info.APIVersion + "/" + info.Resource
+	var silent *silence
+	if errors.As(err, &silent) {
+		r.trouble(asking, silent.err)
+		return r.unanswered(req.Context(), asking, silent.err)
+	}
+	return err
+}
+
+// ServeOwnReview answers a request that [IsSelfReview] where callers are not
+// authenticated, and have the rights of the mirror: it asks with those.
+func ServeOwnReview(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, c *cluster.Cluster) error {
+	err := forward(w, req, info, c.HTTPClient(), c.BaseURL().String(), Options{}.withDefaults().Timeout, func(http.Header) {})
+	var silent *silence
+	if errors.As(err, &silent) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server of cluster %s cannot be asked: %v", c.Name(), silent.err))
+	}
+	return err
+}
+
+func bodyOf(req *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxReview+1))
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest("the request's body cannot be read")
+	case len(body) > maxReview:
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxReview))
+	}
+	return body, nil
+}
+
+// silence is the error of a cluster that does not answer.
+type silence struct{ err error }
+
+func (s *silence) Error() string { return s.err.Error() }
+
+// forward asks the cluster, and answers what it answers.
+func forward(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, client *http.Client, base string, patience time.Duration, credit func(http.Header)) error {
+	ctx, cancel := context.WithTimeoutCause(req.Context(), patience, errSilent)
+	defer cancel()
+	body, err := bodyOf(req)
+	if err != nil {
+		return err
+	}
+	gvr := reviewOf(info)
+	url := strings.TrimSuffix(base, "/") + "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
 	if req.URL.RawQuery != "" {
 		url += "?" + req.URL.RawQuery
 	}
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return apierrors.NewBadRequest("the request cannot be handed on")
 	}
@@ -102,16 +147,15 @@ func (r *Reviewer) forward(ctx context.Context, w http.ResponseWriter, req *http
 			out.Header[name] = values
 		}
 	}
-	caller.Credit(out.Header)
-	resp, err := r.callers.Do(out)
+	credit(out.Header)
+	resp, err := client.Do(out)
 	if err != nil {
-		r.trouble(asking, err)
-		return r.unanswered(req.Context(), asking, err)
+		return &silence{err}
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReview))
 	if err != nil {
-		return r.unanswered(req.Context(), asking, err)
+		return &silence{err}
 	}
 	for _, name := range []string{"Content-Type", "Retry-After", "Warning"} {
 		if values := resp.Header.Values(name); len(values) > 0 {

@@ -27,8 +27,8 @@ func newServe(g *globals) *cobra.Command {
 		listen    string
 		resources []string
 		retain    int
-		anyone    bool
 		pass      bool
+		admit     admission
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -54,12 +54,20 @@ own bearer token, never with your credentials.
 
 With several contexts it mirrors several clusters; the first one named answers where
 a request names none. When the kubeconfig changes, clusters come, go and are
-replaced. Whoever can connect can read everything that you can, so it listens on
-the loopback interface only.`,
+replaced.
+
+Whoever can connect can read everything that you can, so it listens on the loopback
+interface only. With --authentication upstream it may listen anywhere, with TLS:
+callers say who they are as they do at the API server, with a token or a client
+certificate, and read what they may read there; the API server is asked about each.
+The mirror itself then needs the rights to list and watch what it mirrors, and those
+of the ClusterRole system:auth-delegator. GET /pods?visible=true shows a caller the
+namespaces that they may read.`,
 		Example: `  tidings serve --demo                                  # needs no cluster
   tidings serve                                         # the current context
   tidings serve --resource pods --resource deploy       # these, from the start
   tidings serve --context '*' --listen 127.0.0.1:9999   # all clusters there are
+  tidings serve --authentication upstream --listen :6443 --write-kubeconfig mirror.yaml
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,17 +80,20 @@ the loopback interface only.`,
 			if retain < 0 {
 				return fmt.Errorf("--retain %d: a number of changes is wanted", retain)
 			}
-			return g.serve(cmd.Context(), listen,
+			if err := admit.check(g); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), listen, &admit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Logger: g.log},
-				server.Options{InsecureServeAnyone: anyone, Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
+				server.Options{Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", server.DefaultAddr, "`address` to listen on")
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
-	f.BoolVar(&anyone, "insecure-serve-anyone", false, "allow an address that others can reach: whoever connects can read everything you can")
 	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")
+	admit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -97,7 +108,7 @@ func defaultCluster(contexts []string) string {
 
 // serve mirrors and answers until ctx ends. What makes it useless from the start,
 // like an address in use or a kubeconfig that cannot be read, is an error.
-func (g *globals) serve(ctx context.Context, address string, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, address string, admit *admission, mo mirror.Options, so server.Options) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
@@ -113,22 +124,37 @@ func (g *globals) serve(ctx context.Context, address string, mo mirror.Options, 
 		defer cancel()
 		err = errors.Join(err, m.Close(patience))
 	}()
-	s, err := server.New(m, so)
-	if err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", address, err)
 	}
+	defer listener.Close() // Serve does, if it comes to that
+	if so, err = admit.options(g, listener.Addr(), so); err != nil {
+		return err
+	}
+	if so.Gate != nil {
+		defer so.Gate.Close()
+	}
+	s, err := server.New(m, so)
+	if err != nil {
+		return err
+	}
 	group.Go(func() error { return s.Serve(ctx, listener) })
+	announced := make(chan error, 1)
 	group.Go(func() error {
 		return m.Follow(ctx, afterFirst(sets, func() {
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil {
+				announced <- admit.announce(g, listener.Addr(), so.TLS)
 			}
-			g.screen.say(fmt.Sprintf("Serving on http://%s (GET / says what; Ctrl-C ends it)", listener.Addr()))
 		}))
+	})
+	group.Go(func() error {
+		select {
+		case err := <-announced:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
 	})
 	group.Go(func() error { g.showMirroring(ctx, m); return nil })
 	return group.Wait()

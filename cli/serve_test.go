@@ -8,13 +8,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/demo"
+	"github.com/tidings-io/tidings/internal/controlplane"
 )
 
 // serve starts a server on a free port.
@@ -176,7 +181,15 @@ func TestServeErrors(t *testing.T) {
 		"--listen nonsense":                 "--listen nonsense",
 		"--context z":                       `no context "z"`,
 		"--retain -1":                       "--retain",
-		"pods":                              "unknown command",
+		"--authentication ldap":             "choose upstream or none",
+		"--client-ca-file x":                "--authentication upstream",
+		"--tls-cert-file x":                 "tls-private-key-file",
+		"--max-watches -1":                  "--max-watches",
+		"--authentication upstream --client-ca-file /nowhere":                      "/nowhere",
+		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
+		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
+		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
+		"pods": "unknown command",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
@@ -233,4 +246,65 @@ func FuzzMirrorAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// serve with authentication, and a client that knows the kubeconfig it wrote.
+func TestServeAsUpstream(t *testing.T) {
+	r := newReal(t, controlplane.Admin)
+	r.kubectl("", "create", "configmap", "for-some", "-n", controlplane.Namespace)
+	written := filepath.Join(t.TempDir(), "mirror.yaml")
+	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
+	var said []string
+	for len(said) == 0 || !strings.Contains(said[len(said)-1], "fingerprint") {
+		said = append(said, s.remark())
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(config.Host, "https://127.0.0.1:") || config.BearerToken != "admin-token" || len(config.CAData) == 0 {
+		t.Errorf("the kubeconfig leads to %s, with %d bytes of CA", config.Host, len(config.CAData))
+	}
+	if info, err := os.Stat(written); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("it may be read by others: %v %v", info, err)
+	}
+	get := func(token, path string) (int, string) {
+		t.Helper()
+		as := rest.CopyConfig(config)
+		as.BearerToken = token
+		client, err := rest.HTTPClientFor(as)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.CloseIdleConnections()
+		resp, err := client.Get(config.Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	path := "/core/v1/configmaps/" + controlplane.Namespace + "/for-some"
+	for token, want := range map[string]int{"admin-token": 200, "namespaced-user-token": 200, "nobody-token": 403, "wrong": 401, "": 401} {
+		if code, body := get(token, path); code != want || strings.Contains(body, "metadata") != (want == 200) {
+			t.Errorf("%q: %d %s", token, code, body)
+		}
+	}
+	if code, body := get("namespaced-user-token", "/configmaps?visible=true"); code != 200 || !strings.Contains(body, "for-some") || strings.Contains(body, "kube-system") {
+		t.Errorf("what is visible: %d %s", code, body)
+	}
+	out, err := r.cp.KubectlCommand(t.Context(), written, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").CombinedOutput()
+	if err != nil || string(out) != "admin" {
+		t.Errorf("kubectl auth whoami: %v %s", err, out)
+	}
+	if code := s.stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	if log := strings.Join(said, "\n") + drain(s.stderr); strings.Contains(log, "-token") || !strings.Contains(log, "level=DEBUG") {
+		t.Errorf("a token is in what is said at debug level, or nothing is: %s", log)
+	}
 }

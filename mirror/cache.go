@@ -168,9 +168,6 @@ func (q *Query) collect(view *informer.View[*codec.Raw], after string, limit int
 		return found
 	}
 	for _, namespace := range q.inKeyOrder() {
-		if behind(namespace, after) {
-			continue
-		}
 		scope.Namespace = namespace
 		if add(scope); full() {
 			break

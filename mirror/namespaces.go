@@ -63,9 +63,6 @@ func (q *Query) inKeyOrder() []string {
 	return out
 }
 
-// behind says that all keys of a namespace come before a key, or are it.
-func behind(namespace, key string) bool { return key != "" && namespace+"/"+afterAll <= key }
-
 // list is how a set of namespaces is written.
 func list(namespaces []string) string {
 	if namespaces == nil {

@@ -27,7 +27,13 @@
 //
 // # Who may read
 //
-// There is no authentication: whoever can connect reads with the rights of the
-// mirror. So the server listens on loopback addresses only, and answers only
-// requests addressed to such, unless it is told that anyone may read.
+// With an [github.com/tidings-io/tidings/access.Gate] in the options, callers say who they are as they do at
+// the API server, and every request is one that the API server would allow them:
+// a guard in front of all routes sees to that, and to watches ending when the
+// right does. With visible=true a list or watch is of the namespaces that the
+// caller may read.
+//
+// Without, whoever can connect reads with the rights of the mirror. So the server
+// listens on loopback addresses only, and answers only requests addressed to
+// such, unless it is told that anyone may read.
 package server

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/mirror"
 )
@@ -66,7 +69,11 @@ var codes = map[mirror.Reason]int{
 // explain makes a status and a body of an error.
 func explain(err error) (int, *problem, time.Duration) {
 	var e *mirror.Error
+	var status apierrors.APIStatus
 	if !errors.As(err, &e) {
+		if errors.As(err, &status) {
+			return explainStatus(status.Status())
+		}
 		return http.StatusInternalServerError, &problem{Reason: "Internal", Error: err.Error()}, 0
 	}
 	p := &problem{Reason: string(e.Reason), Error: e.Message, Exists: e.Exists}
@@ -76,11 +83,27 @@ func explain(err error) (int, *problem, time.Duration) {
 	return codes[e.Reason], p, e.Retry
 }
 
+// explainStatus does so of what the access package says.
+func explainStatus(s metav1.Status) (int, *problem, time.Duration) {
+	p := &problem{Reason: string(s.Reason), Error: s.Message}
+	var retry time.Duration
+	if s.Details != nil {
+		retry = time.Duration(s.Details.RetryAfterSeconds) * time.Second
+	}
+	if s.Code == http.StatusUnauthorized {
+		p.Error = "say who you are: with a bearer token, or a client certificate, that the cluster accepts"
+	}
+	return int(s.Code), p, retry
+}
+
 // failWith answers with an error. Nothing may have been written yet.
 func failWith(w http.ResponseWriter, err error) {
 	code, p, retry := explain(err)
 	if retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(retry.Seconds()))))
+	}
+	if code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	fail(w, code, p)
 }

@@ -25,7 +25,7 @@ func (s *Server) serveAlive(w http.ResponseWriter, r *http.Request, rt route) {
 			return
 		}
 	}
-	writeChecks(w, r, rt, []check{{name: "ping"}})
+	s.writeChecks(w, r, rt, []check{{name: "ping"}})
 }
 
 // serveReady answers /readyz: whether every resource that was asked for by name
@@ -65,12 +65,14 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 		failWith(w, bad(s.mirror.Clusters(), "there is no cluster %q", rt.cluster))
 		return
 	}
-	writeChecks(w, r, rt, checks)
+	s.writeChecks(w, r, rt, checks)
 }
 
 // writeChecks says ok, or with ?verbose or if something is wrong what of each
-// check. ?exclude leaves one out, and may be repeated.
-func writeChecks(w http.ResponseWriter, r *http.Request, rt route, checks []check) {
+// check. ?exclude leaves one out, and may be repeated. The names of clusters and
+// resources are for callers who may see how the mirror is doing; others are told
+// only whether all is well.
+func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, checks []check) {
 	query := r.URL.Query()
 	var b strings.Builder
 	failed := false
@@ -88,6 +90,9 @@ func writeChecks(w http.ResponseWriter, r *http.Request, rt route, checks []chec
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	name := rt.pattern[strings.LastIndex(rt.pattern, "/")+1:]
+	if !s.mayMonitor(r) {
+		b.Reset()
+	}
 	if failed {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -230,6 +230,7 @@ func (l *logbook) String() string {
 type eventSource struct {
 	*rig
 	url    string
+	token  string
 	lastID string
 	retry  string
 	body   io.ReadCloser
@@ -268,6 +269,9 @@ func (es *eventSource) connect() {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, es.url, nil)
 	es.must(err)
 	req.Header.Set("Accept", "text/event-stream")
+	if es.token != "" {
+		req.Header.Set("Authorization", "Bearer "+es.token)
+	}
 	if es.lastID != "" {
 		req.Header.Set("Last-Event-ID", es.lastID)
 	}

@@ -2,19 +2,29 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/mirror"
 )
 
 // kubernetesRoots are the first segments of the paths of a Kubernetes API.
 var kubernetesRoots = map[string]bool{"api": true, "apis": true, "openapi": true, "version": true}
+
+// streams are the subresources whose requests last.
+var streams = []string{"attach", "exec", "log", "portforward", "proxy"}
 
 // ofKubernetes makes a request of what is asked of the Kubernetes API of one
 // cluster: with the path that it has there, and the RequestInfo of that.
@@ -30,34 +40,34 @@ func ofKubernetes(r *http.Request, rt *route) *http.Request {
 	out.URL = inner
 	info, err := kubeapi.RequestInfo(out)
 	if err != nil {
-		return out
+		return out // the guard refuses it
 	}
-	rt.watch = info.Verb == "watch"
+	rt.watch = info.Verb == "watch" || info.Verb == "proxy" || slices.Contains(streams, info.Subresource)
 	return out.WithContext(request.WithRequestInfo(out.Context(), info))
 }
 
-// newKubernetes makes what answers the Kubernetes API's reads.
+// newKubernetes makes what answers the Kubernetes API's reads. How many watches
+// there may be is decided before it is asked.
 func (s *Server) newKubernetes() *kubeapi.Handler {
 	opts := s.opts.Kubernetes
-	opts.Logger, opts.Watching = s.log, s.watching
+	opts.Logger = s.log
 	if s.passthrough != nil {
 		opts.Else = http.HandlerFunc(s.serveElse)
 	}
 	return kubeapi.New(s.mirror, opts)
 }
 
-// watching counts a watch of the Kubernetes API.
-func (s *Server) watching(*http.Request) (done func(), err error) {
-	if n := s.watches.Add(1); n > int64(s.opts.MaxWatches) {
-		s.watches.Add(-1)
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d watches are open, which is the limit", s.opts.MaxWatches), 5)
-	}
-	return func() { s.watches.Add(-1) }, nil
-}
-
-// serveKubernetes answers what is asked of the Kubernetes API.
+// serveKubernetes answers what callers ask about themselves, and leaves the
+// rest to those who know the API.
 func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
-	if info, ok := request.RequestInfoFrom(r.Context()); !ok || !info.IsResourceRequest {
+	info, _ := request.RequestInfoFrom(r.Context())
+	if access.IsSelfReview(info) {
+		if err := s.serveSelfReview(w, r, info); err != nil && !unheard(r) {
+			s.refuse(w, r, inTime(r, err))
+		}
+		return
+	}
+	if info == nil || !info.IsResourceRequest {
 		s.discovery.ServeHTTP(w, r)
 		return
 	}
@@ -70,16 +80,75 @@ func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 // patientKey is of the context of a request that a shutdown does not end.
 type patientKey struct{}
 
-// lasting are the subresources whose requests last.
-var lasting = []string{"attach", "exec", "log", "portforward", "proxy"}
-
 // serveElse hands on what is not for the mirror to answer. What would go on for
 // ever ends when the server is to end; a write may finish first.
 func (s *Server) serveElse(w http.ResponseWriter, r *http.Request) {
 	info, ok := request.RequestInfoFrom(r.Context())
-	goesOn := !ok || info.Verb == "watch" || slices.Contains(lasting, info.Subresource) || r.Header.Get("Upgrade") != ""
+	goesOn := !ok || info.Verb == "watch" || slices.Contains(streams, info.Subresource) || r.Header.Get("Upgrade") != ""
 	if ctx, ok := r.Context().Value(patientKey{}).(context.Context); ok && !goesOn {
 		r = r.WithContext(ctx)
 	}
 	s.passthrough.ServeHTTP(w, r)
+}
+
+func (s *Server) serveSelfReview(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) error {
+	if g := grantOf(r); g.reviewer != nil {
+		return g.reviewer.ServeSelfReview(w, r, info, g.caller)
+	}
+	c, err := s.mirror.Cluster(routeOf(r).cluster)
+	if err != nil {
+		return err
+	}
+	return access.ServeOwnReview(w, r, info, c)
+}
+
+// sameOrigin refuses what a web page of another origin has a browser ask with
+// the rights of whoever sits in front of it: those of this machine, or of a
+// client certificate. Browsers let such a page read no answer, except those
+// over a WebSocket.
+func (s *Server) sameOrigin(r *http.Request, credentials access.Credentials) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" || credentials.Explicit() || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return nil
+	}
+	from, err := url.Parse(origin)
+	if err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host) {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket with a bearer token only"))
+}
+
+// refuse answers with an error, in the way of the API that was asked.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if routeOf(r).kind != kubernetes {
+		failWith(w, err)
+		return
+	}
+	status := statusOf(err)
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // plain types
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(status.Code))
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// statusOf is what the Kubernetes API says instead of an error.
+func statusOf(err error) *metav1.Status {
+	var out metav1.Status
+	var known apierrors.APIStatus
+	if errors.As(err, &known) && mirror.ReasonOf(err) == "" {
+		out = known.Status()
+	} else {
+		code, p, retry := explain(err)
+		out = apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", p.Error, int(retry.Seconds()), true).ErrStatus
+		out.Message = p.Error
+	}
+	out.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &out
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +21,7 @@ type metrics struct {
 	latency  *prometheus.HistogramVec
 }
 
-func newMetrics(m *mirror.Mirror, watches *atomic.Int64) (*metrics, error) {
+func newMetrics(s *Server) (*metrics, error) {
 	registry := prometheus.NewRegistry()
 	out := &metrics{
 		handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}),
@@ -34,14 +33,16 @@ func newMetrics(m *mirror.Mirror, watches *atomic.Int64) (*metrics, error) {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route"}),
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidings_http_watches", Help: "Watches open."}, func() float64 { return float64(watches.Load()) })
 	for _, c := range []prometheus.Collector{
-		out.requests, out.latency, open, clusters{m}, informermetrics.NewCollector(statuses(m)),
+		out.requests, out.latency, underWay{s}, clusters{s.mirror}, informermetrics.NewCollector(statuses(s.mirror)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
+	}
+	if s.opts.Gate != nil {
+		return out, registry.Register(s.opts.Gate)
 	}
 	return out, nil
 }
@@ -55,6 +56,40 @@ func (m *metrics) request(route, method string, code int, took time.Duration, wa
 	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
 	if !watch {
 		m.latency.WithLabelValues(route).Observe(took.Seconds())
+	}
+}
+
+// underWay reads what is limited, and what came of that, when it is asked.
+type underWay struct{ server *Server }
+
+var (
+	requestsDesc    = prometheus.NewDesc("tidings_http_requests_in_flight", "Requests under way that are not watches.", nil, nil)
+	watchesDesc     = prometheus.NewDesc("tidings_http_watches", "Watches open.", nil, nil)
+	connectionsDesc = prometheus.NewDesc("tidings_http_connections", "Connections open.", nil, nil)
+	callersDesc     = prometheus.NewDesc("tidings_http_callers", "Callers that have a request or a watch open.", nil, nil)
+	limitedDesc     = prometheus.NewDesc("tidings_http_limited_total", "Requests answered 429: of requests or watches, because of the limit for all or for one caller.", []string{"of", "for"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (u underWay) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{requestsDesc, watchesDesc, connectionsDesc, callersDesc, limitedDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (u underWay) Collect(ch chan<- prometheus.Metric) {
+	all, callers, refused, refusedH := u.server.limits.counts()
+	gauge := func(d *prometheus.Desc, n int) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n))
+	}
+	gauge(requestsDesc, all[brief])
+	gauge(watchesDesc, all[open])
+	gauge(connectionsDesc, int(u.server.connections.Load()))
+	gauge(callersDesc, callers)
+	for _, c := range []class{brief, open} {
+		ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(refused[c]), c.String(), "all")
+		ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(refusedH[c]), c.String(), "caller")
 	}
 }
 

@@ -18,8 +18,13 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		defer s.requests.Done()
 		begun := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout}
-		rt, unknown := parsePath(r.URL.EscapedPath())
-		if r.ContentLength != 0 && rt.kind != kubernetes {
+		rt, unknown := parsePath(s.escapeCluster(r.URL.EscapedPath()))
+		if rt.kind == kubernetes {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			if r.ContentLength != 0 {
+				_ = out.control.SetReadDeadline(begun.Add(s.opts.RequestTimeout))
+			}
+		} else if r.ContentLength != 0 {
 			// Nothing here takes a body. The connection ends with the answer,
 			// and a client that sends slowly does not hold it open until then.
 			out.Header().Set("Connection", "close")
@@ -43,13 +48,18 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			}
 		}()
 		out.Header().Set("X-Content-Type-Options", "nosniff")
-		if rt.watch = wantsWatch(r); rt.kind == kubernetes {
+		switch rt.kind {
+		case kubernetes:
 			r = ofKubernetes(r, &rt)
+		case objects:
+			rt.watch = wantsWatch(r)
 		}
+		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, rt))
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case !s.addressed(r.Host):
 			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address: else any web page could have a browser read for it"})
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && rt.kind != kubernetes:
+		case !reads && rt.kind != kubernetes:
 			out.Header().Set("Allow", "GET, HEAD")
 			fail(out, http.StatusMethodNotAllowed, &problem{Reason: "MethodNotAllowed", Error: "this server only reads: use GET", Exists: []string{"GET", "HEAD"}})
 		case len(r.URL.RawQuery) > maxQuery && rt.kind != kubernetes:
@@ -57,7 +67,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		case unknown != nil:
 			fail(out, http.StatusNotFound, unknown)
 		default:
-			next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), routeKey{}, rt)))
+			next.ServeHTTP(out, r)
 		}
 		broken = false
 	})
@@ -72,9 +82,10 @@ const statusBroken = 599
 
 // addressed says whether a request is meant for this machine. A web page whose
 // host name was made to point at a loopback address would get past the limit to
-// such addresses, but not past this one.
+// such addresses, but not past this one. It has no credentials to get past
+// authentication.
 func (s *Server) addressed(host string) bool {
-	if s.opts.InsecureServeAnyone {
+	if s.opts.InsecureServeAnyone || s.opts.Gate != nil {
 		return true
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,9 +16,8 @@ import (
 
 // serveObjects answers a get, a list or a watch.
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
-	q, p, err := s.query(r, routeOf(r))
-	switch {
-	case err != nil:
+	var err error
+	switch q, p := grantOf(r).query, grantOf(r).params; {
 	case p.watch:
 		err = s.serveWatch(w, r, q, lastEventID(r, p))
 	case q.Name != "":
@@ -24,8 +25,8 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = s.serveList(w, r, q)
 	}
-	if err != nil && r.Context().Err() == nil {
-		failWith(w, err)
+	if err != nil && !unheard(r) {
+		failWith(w, inTime(r, err))
 	}
 }
 
@@ -55,6 +56,9 @@ func (s *Server) query(r *http.Request, rt route) (mirror.Query, params, error) 
 	}
 	switch len(rest) {
 	case 1:
+		if wrong := content.IsPathSegmentName(rest[0]); len(wrong) > 0 {
+			return q, p, bad(nil, "%.80q cannot be the name of an object: %s", rest[0], strings.Join(wrong, "; "))
+		}
 		q.Name = rest[0]
 	case 2:
 		return q, p, bad(nil, "%s are not namespaced: ask for /{group}/{version}/{resource}/{name}", q.Resource)
@@ -66,7 +70,10 @@ func (s *Server) query(r *http.Request, rt route) (mirror.Query, params, error) 
 	case q.Name != "":
 		exist = getParams
 	}
-	return q, p, p.fit(r.URL.RawQuery, exist)
+	if err := p.fit(r.URL.RawQuery, exist); err != nil || !p.visible {
+		return q, p, err
+	}
+	return q, p, fitsVisible(q)
 }
 
 func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q mirror.Query) error {
@@ -81,6 +88,12 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q mirror.Query
 }
 
 func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Query) error {
+	if g := grantOf(r); g.params.visible {
+		var err error
+		if q.Namespaces, _, err = s.visible(r.Context(), g, q); err != nil {
+			return err
+		}
+	}
 	var l *answer
 	begin := func() {
 		if l == nil {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"time"
 
+	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/kubeapi"
 )
 
@@ -12,6 +14,12 @@ const DefaultAddr = "127.0.0.1:8888"
 
 // Options of a [Server]. The zero value is usable.
 type Options struct {
+	// Gate, if not nil, finds out who callers are and what they may read.
+	// Without, whoever can connect reads with the rights of the mirror.
+	Gate *access.Gate
+	// TLS, if not nil, is what the server serves with; see [LoadTLS] and
+	// [GenerateTLS]. With a Gate it asks clients for certificates.
+	TLS *tls.Config
 	// InsecureServeAnyone allows listening on other than loopback addresses,
 	// though whoever connects can read all that the mirror can.
 	InsecureServeAnyone bool
@@ -25,14 +33,31 @@ type Options struct {
 	// ShutdownTimeout is how long requests may go on once the server is to
 	// end; watches end at once. 0 means 10 seconds.
 	ShutdownTimeout time.Duration
-	// MaxWatches is the number of watches open at once. 0 means 10,000.
-	MaxWatches int
+	// RequestTimeout is how long a request may take that is not a watch. 0
+	// means 1 minute, as for an API server.
+	RequestTimeout time.Duration
+
+	// MaxConnections is the number of connections; more wait until one is
+	// closed. 0 means 20,000.
+	MaxConnections int
+	// MaxRequests and MaxWatches are the numbers of requests under way and of
+	// watches open at once; more are answered 429 and when to come back. 0
+	// means 400, as for an API server, and 10,000.
+	MaxRequests, MaxWatches int
+	// MaxRequestsPerCaller and MaxWatchesPerCaller are the same for each
+	// caller, so that one leaves room for the others: each user of a cluster
+	// or, without a Gate, each address but this machine's own. 0 means 100,
+	// and 1,000.
+	MaxRequestsPerCaller, MaxWatchesPerCaller int
+	// MaxVisible is the number of namespaces that are looked through for a
+	// caller who asks for what is visible. 0 means 1,000.
+	MaxVisible int
 	// Passthrough hands requests of the Kubernetes API that are not reads of
 	// mirrored resources to the cluster, under the credentials of who makes
 	// them and never the mirror's. They are refused otherwise.
 	Passthrough bool
-	// Kubernetes are options of the Kubernetes API. Its Else, Watching and
-	// Logger are the server's to set.
+	// Kubernetes are options of the Kubernetes API. Its Else and Logger are the
+	// server's to set.
 	Kubernetes kubeapi.Options
 	// Logger gets each request at debug level and what goes wrong at others.
 	// nil means slog.Default().
@@ -48,9 +73,18 @@ func (o Options) withDefaults() Options {
 	def(&o.KeepAlive, 15*time.Second)
 	def(&o.WriteTimeout, 30*time.Second)
 	def(&o.ShutdownTimeout, 10*time.Second)
-	if o.MaxWatches <= 0 {
-		o.MaxWatches = 10_000
+	def(&o.RequestTimeout, time.Minute)
+	number := func(n *int, otherwise int) {
+		if *n <= 0 {
+			*n = otherwise
+		}
 	}
+	number(&o.MaxConnections, 20_000)
+	number(&o.MaxRequests, 400)
+	number(&o.MaxWatches, 10_000)
+	number(&o.MaxRequestsPerCaller, 100)
+	number(&o.MaxWatchesPerCaller, 1_000)
+	number(&o.MaxVisible, 1_000)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -61,7 +95,8 @@ const (
 	// reconnect is how soon an EventSource should come back.
 	reconnect = 2 * time.Second
 	// What a request may take.
-	maxHeader     = 32 << 10
+	maxHeader     = 64 << 10
+	maxBody       = 3 << 20 // as for an API server
 	maxQuery      = 8 << 10
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute

@@ -27,7 +27,7 @@ type clusterState struct {
 	Default   bool                     `json:"default,omitempty"`
 	Health    string                   `json:"health"`
 	Error     string                   `json:"error,omitempty"`
-	Resources map[string]resourceState `json:"resources"`
+	Resources map[string]resourceState `json:"resources,omitempty"`
 	// Available are the resources that can be asked for.
 	Available []string `json:"available,omitempty"`
 }
@@ -40,7 +40,9 @@ const (
 	unused  = "unused"  // nothing has been asked for yet
 )
 
-func stateOf(c mirror.ClusterStatus) clusterState {
+// stateOf says how a cluster is doing; details, what is mirrored of it and what
+// went wrong, are for those who may see how the mirror is doing.
+func stateOf(c mirror.ClusterStatus, details bool) clusterState {
 	out := clusterState{Name: c.Name, Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
 	worse := func(health string) {
 		order := []string{unused, healthy, syncing, failing}
@@ -70,15 +72,18 @@ func stateOf(c mirror.ClusterStatus) clusterState {
 		default:
 			worse(syncing)
 		}
-		out.Resources[r.Name] = state
+		if details {
+			out.Resources[r.Name] = state
+		}
 	}
 	return out
 }
 
-func (s *Server) serveClusters(w http.ResponseWriter) {
+func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request) {
 	list := []clusterState{}
+	details := s.mayMonitor(r)
 	for _, c := range s.mirror.Status().Clusters {
-		list = append(list, stateOf(c))
+		list = append(list, stateOf(c, details))
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"data": list})
 }
@@ -94,12 +99,17 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request, name strin
 		failWith(w, err)
 		return
 	}
-	out := stateOf(status.Clusters[i])
-	for _, res := range resources {
-		out.Available = append(out.Available, res.Versioned())
+	details := s.mayMonitor(r)
+	out := stateOf(status.Clusters[i], details)
+	if s.may(r, discovering) {
+		for _, res := range resources {
+			out.Available = append(out.Available, res.Versioned())
+		}
 	}
 	if err != nil {
-		out.Error, out.Health = err.Error(), failing
+		if out.Health = failing; details {
+			out.Error = err.Error()
+		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"data": out})
 }
@@ -112,6 +122,7 @@ var examples = [][2]string{
 	{"/apps/v1/deployments/kube-system/coredns", "one object"},
 	{"/pods?fieldSelector=spec.nodeName=worker-1", "labelSelector and fieldSelector as kubectl takes them"},
 	{"/pods?watch=true", "server-sent events, resumed by Last-Event-ID or since="},
+	{"/pods?visible=true", "of the namespaces that you may read, if you may not read all"},
 	{"/pods?source=live", "straight from the API server, not from the cache"},
 	{"/clusters", "the clusters and their health; each of the above also beneath /clusters/{cluster}"},
 	{"/readyz", "what is mirrored, and whether it is complete"},
@@ -119,7 +130,11 @@ var examples = [][2]string{
 }
 
 func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
-	clusters, fallback := s.mirror.Clusters(), s.mirror.DefaultCluster()
+	var clusters []string
+	var fallback string
+	if s.known(r) {
+		clusters, fallback = s.mirror.Clusters(), s.mirror.DefaultCluster()
+	}
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, map[string]any{
 			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": append(slices.Clone(listParams), "since"),
@@ -132,11 +147,14 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	for _, e := range examples {
 		fmt.Fprintf(&b, "  %-48s %s\n", e[0], e[1])
 	}
-	fmt.Fprintf(&b, "\nClusters: %s", strings.Join(clusters, ", "))
-	if fallback != "" {
-		fmt.Fprintf(&b, " (%s where none is named)", fallback)
+	switch {
+	case !s.known(r):
+		b.WriteString("\nSay who you are, with a bearer token or a client certificate that the cluster accepts.\n")
+	case fallback != "":
+		fmt.Fprintf(&b, "\nClusters: %s (%s where none is named)\n", strings.Join(clusters, ", "), fallback)
+	default:
+		fmt.Fprintf(&b, "\nClusters: %s\n", strings.Join(clusters, ", "))
 	}
-	b.WriteString("\n")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write([]byte(b.String()))

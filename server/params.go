@@ -24,12 +24,13 @@ type params struct {
 	source    mirror.Source
 	watch     bool
 	since     string
+	visible   bool
 }
 
 // listParams, watchParams and getParams are the parameters there are.
 var (
-	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch"}
-	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since"}
+	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible"}
+	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
 	getParams   = []string{"source", "watch"}
 )
 
@@ -111,19 +112,27 @@ func (p *params) set(name, value string) error {
 			return bad([]string{string(mirror.Cache), string(mirror.Live)}, "there is no source %.80q: it is cache or live", value)
 		}
 	case "watch":
-		switch value {
-		case "true", "1":
-			p.watch = true
-		case "false", "0":
-		default:
-			return bad([]string{"true", "false"}, "watch is true or false, not %.80q", value)
-		}
+		p.watch, err = yes(name, value)
+		return err
+	case "visible":
+		p.visible, err = yes(name, value)
+		return err
 	case "since":
 		p.since = value
 	default:
 		return bad(listParams, "there is no parameter %.80q", name)
 	}
 	return nil
+}
+
+func yes(name, value string) (bool, error) {
+	switch value {
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, bad([]string{"true", "false"}, "%s is true or false, not %.80q", name, value)
 }
 
 // fit sees that the parameters go with what is asked for.

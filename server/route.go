@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -81,6 +82,9 @@ func parsePath(escaped string) (route, *problem) {
 		}
 	}
 	if kubernetesRoots[segments[0]] {
+		if strays(segments) {
+			return nowhere, noRoute("a part of the path leads elsewhere")
+		}
 		rt.kind = kubernetes
 		rt.pattern += "/" + segments[0]
 		rt.path = escaped
@@ -109,6 +113,34 @@ func parsePath(escaped string) (route, *problem) {
 	return rt, nil
 }
 
+// escapeCluster escapes the name of a cluster in a path: there are some with
+// slashes in them, and client-go, given a server with a path, does not escape
+// them again.
+func (s *Server) escapeCluster(escaped string) string {
+	rest, ok := strings.CutPrefix(escaped, "/clusters/")
+	if !ok {
+		return escaped
+	}
+	for _, name := range slices.Backward(s.mirror.Clusters()) { // a longer name comes before its beginning
+		if !strings.Contains(name, "/") {
+			continue
+		}
+		plain := (&url.URL{Path: name}).EscapedPath()
+		if behind, ok := strings.CutPrefix(rest, plain); ok && (behind == "" || behind[0] == '/') {
+			return "/clusters/" + url.PathEscape(name) + behind
+		}
+	}
+	return escaped
+}
+
+// strays says that a path is not what it seems to be, once it is cleaned: what
+// was allowed would not be what is asked of the API server. No name is . or ..
+func strays(segments []string) bool {
+	return slices.ContainsFunc(segments, func(s string) bool {
+		return slices.ContainsFunc(strings.Split(s, "/"), func(part string) bool { return part == "." || part == ".." || part == "" })
+	})
+}
+
 func noRoute(why string) *problem {
 	return &problem{Reason: "NoRoute", Error: why, Exists: Routes}
 }
@@ -134,7 +166,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case metric:
 		s.metrics.handler.ServeHTTP(w, r)
 	case clusterList:
-		s.serveClusters(w)
+		s.serveClusters(w, r)
 	case clusterOne:
 		s.serveCluster(w, r, rt.cluster)
 	case objects:

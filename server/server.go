@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/net/netutil"
 
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/kubeapi/discovery"
@@ -32,10 +34,11 @@ type Server struct {
 	discovery   *discovery.Handler
 	passthrough *passthrough.Handler // nil: refuse
 
-	watches  atomic.Int64
-	requests sync.WaitGroup
-	draining context.Context // ended when watches are to end
-	drain    context.CancelCauseFunc
+	limits      *limiter
+	connections atomic.Int64
+	requests    sync.WaitGroup
+	draining    context.Context // ended when watches are to end
+	drain       context.CancelCauseFunc
 }
 
 // New makes a server of what m holds. It starts nothing, and m stays the
@@ -48,7 +51,8 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.log = s.opts.Logger
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
-	if s.metrics, err = newMetrics(m, &s.watches); err != nil {
+	s.limits = newLimiter(s.opts)
+	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
 	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(gzip.BestSpeed))
@@ -59,7 +63,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.discovery = s.newDiscovery()
 	s.passthrough = s.newPassthrough()
 	s.kube = s.newKubernetes()
-	s.handler = s.observe(http.HandlerFunc(s.serve))
+	s.handler = s.observe(s.limit(s.guard(http.HandlerFunc(s.serve))))
 	return s, nil
 }
 
@@ -92,8 +96,11 @@ var errShutdown = errors.New("the server is shutting down")
 
 // Serve answers requests that come to l until ctx ends, and returns nil when
 // everything has ended in good order: watches are told so at once, requests
-// may finish within [Options.ShutdownTimeout]. It closes l. An address that is
-// not a loopback one is refused, see [Options.InsecureServeAnyone].
+// may finish within [Options.ShutdownTimeout]. It closes l.
+//
+// An address that is not a loopback one is refused, unless callers are
+// authenticated ([Options.Gate]) over TLS ([Options.TLS]), or it is allowed by
+// [Options.InsecureServeAnyone].
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.mayListen(l.Addr()); err != nil {
 		_ = l.Close()
@@ -105,10 +112,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				s.connections.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				s.connections.Add(-1)
+			}
+		},
 	}
 	defer s.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(l) }()
+	go func() { ended <- s.accept(h, l) }()
 	select {
 	case err := <-ended:
 		s.drain(errShutdown)
@@ -130,9 +145,25 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// mayListen refuses addresses that others than this machine's users can reach.
+// accept serves on a listener, with TLS if there is any, which brings HTTP/2.
+func (s *Server) accept(h *http.Server, l net.Listener) error {
+	l = netutil.LimitListener(l, s.opts.MaxConnections)
+	if s.opts.TLS == nil {
+		return h.Serve(l)
+	}
+	h.TLSConfig = s.opts.TLS.Clone()
+	if s.opts.Gate != nil {
+		// Whose authority it must be of depends on the cluster that is asked
+		// for, which is not known yet.
+		h.TLSConfig.ClientAuth = tls.RequestClientCert
+	}
+	return h.ServeTLS(l, "", "")
+}
+
+// mayListen refuses addresses that others than this machine's users can reach,
+// if these could read what is not theirs, or read along.
 func (s *Server) mayListen(addr net.Addr) error {
-	if s.opts.InsecureServeAnyone {
+	if s.opts.InsecureServeAnyone || s.opts.Gate != nil && s.opts.TLS != nil {
 		return nil
 	}
 	switch a := addr.(type) {
@@ -143,5 +174,8 @@ func (s *Server) mayListen(addr net.Addr) error {
 	case *net.UnixAddr:
 		return nil
 	}
-	return fmt.Errorf("server: will not listen on %s: there is no authentication yet, so anyone who can reach it could read all that the mirror can; listen on a loopback address such as %s, or allow it with --insecure-serve-anyone", addr, DefaultAddr)
+	if s.opts.Gate != nil {
+		return fmt.Errorf("server: will not listen on %s without TLS: tokens and answers could be read on their way", addr)
+	}
+	return fmt.Errorf("server: will not listen on %s: without authentication anyone who can reach it could read all that the mirror can; have callers authenticate as they do upstream, with --authentication upstream, listen on a loopback address such as %s, or allow it with --insecure-serve-anyone", addr, DefaultAddr)
 }

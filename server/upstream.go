@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/kubeapi/discovery"
@@ -38,8 +39,17 @@ func (s *Server) newPassthrough() *passthrough.Handler {
 	if !s.opts.Passthrough {
 		return nil
 	}
-	return passthrough.New(passthrough.Options{Cluster: s.clusterOf, Logger: s.log, Wrote: func(c *cluster.Cluster) {
+	return passthrough.New(passthrough.Options{Cluster: s.clusterOf, Logger: s.log, Credit: s.credit, Wrote: func(c *cluster.Cluster) {
 		c.Invalidate()
 		s.discovery.Invalidate()
 	}})
+}
+
+// credit gives a request that is handed on the credentials of who made it. Those
+// of an authenticated caller the guard has taken off the request.
+func (s *Server) credit(from *http.Request, to http.Header) bool {
+	if c, ok := access.CallerFrom(from.Context()); ok {
+		return c.Credit(to)
+	}
+	return passthrough.OwnCredentials(from, to)
 }

@@ -5,27 +5,28 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/mirror"
 )
 
 // serveWatch answers with server-sent events. An error is returned only before
 // anything was sent.
 func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q mirror.Query, since string) error {
-	if n := s.watches.Add(1); n > int64(s.opts.MaxWatches) {
-		s.watches.Add(-1)
-		w.Header().Set("Retry-After", "5")
-		fail(w, http.StatusTooManyRequests, &problem{Reason: "TooManyWatches", Error: fmt.Sprintf("%d watches are open, which is the limit", s.opts.MaxWatches)})
-		return nil
-	}
-	defer s.watches.Add(-1)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
-	events, err := s.mirror.Watch(ctx, named(q), since)
+	var events iter.Seq2[mirror.Event, error]
+	var err error
+	if g := grantOf(r); g.params.visible {
+		events, err = s.watchVisible(ctx, g, named(q), since)
+	} else {
+		events, err = s.mirror.Watch(ctx, named(q), since)
+	}
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,10 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q mirror.Que
 			break
 		}
 	}
-	if s.draining.Err() != nil {
+	switch {
+	case access.IsLost(r.Context()):
+		st.end(context.Cause(r.Context()))
+	case s.draining.Err() != nil:
 		st.end(&mirror.Error{Reason: mirror.Ended, Message: errShutdown.Error()})
 	}
 	cancel(nil)

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tidings-io/tidings/access"
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/server"
+)
+
+// How callers say who they are.
+const (
+	authenticateUpstream = "upstream"
+	authenticateNone     = "none"
+)
+
+// admission is what the flags of serve say about who may connect, and how.
+type admission struct {
+	authentication    string
+	clientCA          string
+	certFile, keyFile string
+	kubeconfig        string
+	anyone            bool
+	limits            server.Options
+
+	authority []byte // that has signed a certificate made for the occasion
+}
+
+func (a *admission) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.authentication, "authentication", authenticateNone, "`how` callers say who they are: upstream, as at the API server, whose rights they then have; or none, for this machine only")
+	f.StringVar(&a.clientCA, "client-ca-file", "", "PEM `file` of the authorities whose client certificates are accepted (default: those that the API server accepts)")
+	f.StringVar(&a.certFile, "tls-cert-file", "", "PEM `file` of the certificate to serve with; read again when it changes (default, with authentication: one made for the occasion)")
+	f.StringVar(&a.keyFile, "tls-private-key-file", "", "PEM `file` of its key")
+	f.StringVar(&a.kubeconfig, "write-kubeconfig", "", "write a kubeconfig to this `file` for clients of the mirror: your contexts and users, with another server")
+	f.BoolVar(&a.anyone, "insecure-serve-anyone", false, "allow an address that others can reach without authentication: whoever connects can read everything you can")
+	f.IntVar(&a.limits.MaxRequests, "max-requests", 0, "requests under way at once (default 400)")
+	f.IntVar(&a.limits.MaxWatches, "max-watches", 0, "watches open at once (default 10000)")
+	f.IntVar(&a.limits.MaxRequestsPerCaller, "max-requests-per-caller", 0, "requests under way at once of one caller (default 100)")
+	f.IntVar(&a.limits.MaxWatchesPerCaller, "max-watches-per-caller", 0, "watches open at once of one caller (default 1000)")
+	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
+	complete(cmd, "authentication", cobra.FixedCompletions([]string{
+		cobra.CompletionWithDesc(authenticateUpstream, "callers have the rights that they have at the API server"),
+		cobra.CompletionWithDesc(authenticateNone, "whoever can connect has yours"),
+	}, cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"client-ca-file", "tls-cert-file", "tls-private-key-file"} {
+		complete(cmd, name, cobra.FixedCompletions([]string{"crt", "key", "pem"}, cobra.ShellCompDirectiveFilterFileExt))
+	}
+	complete(cmd, "write-kubeconfig", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	})
+}
+
+// check says what is wrong with the flags by themselves.
+func (a *admission) check(g *globals) error {
+	switch {
+	case a.authentication != authenticateUpstream && a.authentication != authenticateNone:
+		return fmt.Errorf("--authentication %s: choose upstream or none", a.authentication)
+	case a.authentication == authenticateUpstream && g.demo:
+		return errors.New("--authentication upstream: the demo cluster knows no users to be")
+	case a.authentication == authenticateUpstream && a.anyone:
+		return errors.New("--insecure-serve-anyone makes no sense with --authentication upstream, which lets the server listen anywhere")
+	case a.authentication == authenticateNone && a.clientCA != "":
+		return errors.New("--client-ca-file is for --authentication upstream")
+	}
+	for flag, n := range map[string]int{
+		"max-requests": a.limits.MaxRequests, "max-watches": a.limits.MaxWatches,
+		"max-requests-per-caller": a.limits.MaxRequestsPerCaller, "max-watches-per-caller": a.limits.MaxWatchesPerCaller,
+	} {
+		if n < 0 {
+			return fmt.Errorf("--%s %d: a number is wanted", flag, n)
+		}
+	}
+	return nil
+}
+
+// options are the server's, for a listener. Whoever authenticates callers serves
+// with TLS: a token is not to be sent in the clear, and a certificate cannot be.
+func (a *admission) options(g *globals, addr net.Addr, o server.Options) (server.Options, error) {
+	o.InsecureServeAnyone = a.anyone
+	o.MaxRequests, o.MaxWatches = a.limits.MaxRequests, a.limits.MaxWatches
+	o.MaxRequestsPerCaller, o.MaxWatchesPerCaller = a.limits.MaxRequestsPerCaller, a.limits.MaxWatchesPerCaller
+	var err error
+	if a.authentication == authenticateUpstream {
+		if o.Gate, err = access.NewGate(access.Options{ClientCAFile: a.clientCA, Logger: g.log}); err != nil {
+			return o, fmt.Errorf("--client-ca-file: %w", err)
+		}
+	}
+	switch {
+	case a.certFile != "":
+		o.TLS, err = server.LoadTLS(a.certFile, a.keyFile, g.log)
+	case o.Gate != nil:
+		o.TLS, a.authority, err = server.GenerateTLS(server.HostsOf(addr))
+	}
+	return o, err
+}
+
+// url is where clients find the server.
+func (a *admission) url(addr net.Addr, config *tls.Config) string {
+	scheme, host := "http", addr.String()
+	if config != nil {
+		scheme = "https"
+	}
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			host = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+		}
+	}
+	return scheme + "://" + host
+}
+
+// announce says where the server is and writes the kubeconfig for it.
+func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) error {
+	base := a.url(addr, config)
+	if a.kubeconfig != "" {
+		clients, err := a.clients(g, base)
+		if err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+		if err := cluster.WriteKubeconfig(clients, a.kubeconfig); err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+	}
+	g.screen.say(fmt.Sprintf("Serving on %s (GET / says what; Ctrl-C ends it)", base))
+	if a.authority != nil {
+		g.screen.say("with a certificate made for the occasion, by an authority of the SHA-256 fingerprint " + server.Fingerprint(a.authority))
+	}
+	return nil
+}
+
+// clients is the kubeconfig for clients of the server.
+func (a *admission) clients(g *globals, base string) (*api.Config, error) {
+	if g.demo {
+		out := api.NewConfig()
+		out.Clusters["demo"] = &api.Cluster{Server: base, CertificateAuthorityData: a.authority}
+		out.Contexts["demo"] = &api.Context{Cluster: "demo"}
+		out.CurrentContext = "demo"
+		return out, nil
+	}
+	at := func(context string, only bool) string {
+		if only {
+			return base
+		}
+		return base + "/clusters/" + url.PathEscape(context)
+	}
+	return cluster.Elsewhere(g.kubeconfig, g.contexts, at, a.authority, a.authentication == authenticateUpstream)
+}

@@ -1,0 +1,230 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/tidings-io/tidings/access"
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// grant is what a request has been allowed, and to whom. Nothing behind the
+// guard runs without one.
+type grant struct {
+	// Without authentication both are nil, and everything is allowed. A page
+	// that is public may have a reviewer and no caller.
+	reviewer    *access.Reviewer
+	caller      *access.Caller
+	credentials access.Credentials
+
+	done access.Attributes // what has been asked about
+	held bool              // and is to be asked about again while the request is open
+
+	query  mirror.Query // of a REST route about objects
+	params params
+}
+
+type grantKey struct{}
+
+func grantOf(r *http.Request) *grant { return r.Context().Value(grantKey{}).(*grant) }
+
+// guard finds out who makes a request and whether they may, before anything
+// else is done for it. A route that it does not know is nobody's.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, g, err := s.admit(r)
+		if err != nil {
+			if !unheard(r) {
+				s.refuse(w, r, inTime(r, err))
+			}
+			return
+		}
+		if s.opts.Gate != nil {
+			access.Strip(r.Header)
+		}
+		leave, err := s.limits.enterCaller(classOf(r), callerKey(g, r))
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		defer leave()
+		if g.held {
+			held, stop := g.reviewer.Hold(ctx, g.reviewer.Check(g.credentials, g.caller, g.done))
+			defer stop()
+			ctx = held
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, grantKey{}, g)))
+	})
+}
+
+// admit decides about a request. The context is that of what it was allowed.
+func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
+	rt, ctx := routeOf(r), r.Context()
+	g := &grant{credentials: access.CredentialsOf(r)}
+	if err := s.sameOrigin(r, g.credentials); err != nil {
+		return ctx, nil, err
+	}
+	ctx, err := s.identify(ctx, rt, g)
+	if err != nil {
+		return ctx, nil, err
+	}
+	switch rt.kind {
+	case index, health, ready:
+		return ctx, g, nil // what they show depends on who asks
+	case metric:
+		g.done = monitoring
+	case clusterList, clusterOne:
+		// Who is known may know what there is.
+		return ctx, g, nil
+	case kubernetes:
+		info, ok := request.RequestInfoFrom(ctx)
+		if !ok {
+			return ctx, nil, apierrors.NewBadRequest("the path cannot be understood")
+		}
+		g.done = access.AttributesOf(info)
+		g.held = info.Verb == "watch"
+	case objects:
+		if g.query, g.params, err = s.query(r.WithContext(ctx), rt); err != nil {
+			return ctx, nil, s.undiscovered(ctx, g, err)
+		}
+		g.done = attributesOf(g.query, g.params)
+		if g.held = g.params.watch; g.params.visible {
+			g.held = false // which namespaces is asked as it goes on
+			return ctx, g, nil
+		}
+	default:
+		return ctx, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("nobody may do that"))
+	}
+	if s.opts.Gate == nil {
+		g.held = false
+		return ctx, g, nil
+	}
+	return ctx, g, g.reviewer.Authorize(ctx, g.caller, g.done)
+}
+
+// identify finds out who makes a request, by the cluster that it is about. What
+// is about the mirror itself is the default cluster's to answer for: a token is
+// sent to no cluster but the one it is meant for.
+func (s *Server) identify(ctx context.Context, rt route, g *grant) (context.Context, error) {
+	public := rt.kind == index || rt.kind == health || rt.kind == ready
+	if s.opts.Gate == nil || public && g.credentials.None() || rt.kind == health {
+		return ctx, nil
+	}
+	if g.credentials.None() {
+		return ctx, apierrors.NewUnauthorized("Unauthorized")
+	}
+	c, err := s.mirror.Cluster(rt.cluster)
+	if err != nil {
+		if public {
+			return ctx, nil
+		}
+		return ctx, nowhere(rt, err)
+	}
+	if g.reviewer, err = s.opts.Gate.Reviewer(c, s.mirror.Uses); err != nil {
+		return ctx, err
+	}
+	if g.caller, err = g.reviewer.Authenticate(ctx, g.credentials); err != nil {
+		if public {
+			g.caller = nil
+			return ctx, nil
+		}
+		return ctx, err
+	}
+	ctx = access.WithCaller(request.WithUser(ctx, g.caller.User()), g.caller)
+	return mirror.WithCluster(ctx, c), nil
+}
+
+// nowhere is why there is no cluster to ask about a caller. It does not name
+// those there are, because the caller is nobody yet.
+func nowhere(rt route, err error) error {
+	switch mirror.ReasonOf(err) {
+	case mirror.UnknownCluster:
+		return &mirror.Error{Reason: mirror.UnknownCluster, Message: "there is no such cluster"}
+	case mirror.ClusterNeeded:
+		if rt.kind == metric || rt.kind == clusterList {
+			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("rights on the mirror itself are those on its default cluster, and it has none: start it with that cluster's --context first"))
+		}
+		return &mirror.Error{Reason: mirror.ClusterNeeded, Message: "there are several clusters; say which is meant: /clusters/{cluster}/…"}
+	}
+	return err
+}
+
+// undiscovered is the error of a resource that is not there. What there is, and
+// what there is not, is for those to know who may discover it.
+func (s *Server) undiscovered(ctx context.Context, g *grant, err error) error {
+	switch mirror.ReasonOf(err) {
+	case mirror.UnknownResource, mirror.NotMirrored, mirror.Withheld, mirror.NotOffered:
+		if s.opts.Gate != nil {
+			return cmp.Or(g.reviewer.Authorize(ctx, g.caller, discovering), err)
+		}
+	}
+	return err
+}
+
+// monitoring is the right to see how the mirror itself is doing. It is the one
+// that a Prometheus has on an API server.
+var monitoring = access.Attributes{Verb: "get", Path: "/metrics"}
+
+// discovering is the right to see what a cluster serves.
+var discovering = access.Attributes{Verb: "get", Path: "/apis"}
+
+// mayMonitor says whether the caller may see how the mirror is doing.
+func (s *Server) mayMonitor(r *http.Request) bool { return s.may(r, monitoring) }
+
+func (s *Server) may(r *http.Request, a access.Attributes) bool {
+	if s.opts.Gate == nil {
+		return true
+	}
+	g := grantOf(r)
+	return g.caller != nil && g.reviewer.Authorize(r.Context(), g.caller, a) == nil
+}
+
+// known says whether the caller is known at all.
+func (s *Server) known(r *http.Request) bool { return s.opts.Gate == nil || grantOf(r).caller != nil }
+
+// attributesOf says what a query does as the API server would say it of its own
+// requests, see RequestInfoFactory in k8s.io/apiserver/pkg/endpoints/request.
+func attributesOf(q mirror.Query, p params) access.Attributes {
+	a := access.Attributes{Verb: "list", Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource, Namespace: q.Namespace, Name: q.Name}
+	if q.Name != "" && !p.watch {
+		a.Verb = "get"
+		if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
+			a.Namespace = q.Name
+		}
+		return a
+	}
+	if p.watch {
+		a.Verb = "watch"
+	}
+	if q = named(q); q.Fields != nil {
+		a.FieldSelector = q.Fields.String()
+		if name, ok := q.Fields.RequiresExactMatch("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
+			a.Name = name
+		}
+	}
+	if q.Labels != nil {
+		a.LabelSelector = q.Labels.String()
+	}
+	return a
+}
+
+// callerKey is whom a request counts against. Without authentication that is
+// where it comes from, unless that is this machine: it is one user's then.
+func callerKey(g *grant, r *http.Request) string {
+	if g.caller != nil {
+		return g.caller.Key()
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsLoopback() {
+		return ""
+	}
+	return host
+}

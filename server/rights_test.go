@@ -1,0 +1,230 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidings-io/tidings/access"
+	"github.com/tidings-io/tidings/internal/controlplane"
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// guarded is a server that asks a real cluster about its callers. It reads with
+// the rights of an administrator, which nobody else is to gain from.
+func guarded(t *testing.T, cp *controlplane.Cluster, o options) *rig {
+	t.Helper()
+	gate, err := access.NewGate(access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(gate.Close)
+	o.server.Gate = gate
+	o.mirror.Resources = []string{mirror.Everything, "secrets"}
+	o.server.Passthrough = true
+	return serve(t, nil, cp.AdminConfig(), o)
+}
+
+// as asks with a token; "" is nobody.
+func (r *rig) as(token, path string, header ...string) answer {
+	r.Helper()
+	return r.get(path, append(header, "Authorization", "Bearer "+token)...)
+}
+
+// status is the code of an answer, of which the rest is not waited for.
+func status(tb testing.TB, client *http.Client, method, url, token string) (code int, message string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 300 {
+		return resp.StatusCode, ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var said struct{ Message, Error string }
+	if err := json.Unmarshal(body, &said); err != nil {
+		tb.Fatalf("%s: %v: %s", url, err, body)
+	}
+	return resp.StatusCode, said.Message + said.Error
+}
+
+// someone makes a service account with rules, in a namespace or, with none, in
+// all, and returns its token.
+func (a *api) someone(namespace, name, rules string, in string) string {
+	a.Helper()
+	a.do("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+	kind, at := "ClusterRole", "/apis/rbac.authorization.k8s.io/v1/"
+	if in != "" {
+		kind, at = "Role", at+"namespaces/"+in+"/"
+	}
+	if rules != "" {
+		role := name + "-in-" + in
+		a.do("POST", at+strings.ToLower(kind)+"s", fmt.Sprintf(`{"metadata":{"name":%q},"rules":%s}`, role, rules))
+		a.do("POST", at+strings.ToLower(kind)+"bindings", fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"ServiceAccount","name":%q,"namespace":%q}]}`, role, kind, role, name, namespace))
+	}
+	out := a.do("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+name+"/token", `{"spec":{"expirationSeconds":3600}}`)
+	return out["status"].(map[string]any)["token"].(string)
+}
+
+// Whoever may do something at the API server may do it here, and nobody else:
+// asked both of both, they answer the same, in the same words.
+func TestRightsAreTheAPIServersOwn(t *testing.T) {
+	cp := controlplane.Shared(t)
+	admin := newAPI(t, cp.AdminConfig())
+	r := guarded(t, cp, options{})
+	for _, ns := range []string{"rights-a", "rights-b"} {
+		admin.do("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, ns))
+		for _, name := range []string{"one", "two"} {
+			admin.do("POST", "/api/v1/namespaces/"+ns+"/configmaps", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+			admin.do("POST", "/api/v1/namespaces/"+ns+"/secrets", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		}
+	}
+	rule := func(verbs, resources, names string) string {
+		return fmt.Sprintf(`[{"apiGroups":[""],"verbs":["%s"],"resources":["%s"],"resourceNames":[%s]}]`,
+			strings.ReplaceAll(verbs, ",", `","`), strings.ReplaceAll(resources, ",", `","`), names)
+	}
+	callers := map[string]string{
+		"admin": "admin-token", "nobody": "nobody-token", "namespaced": "namespaced-user-token", "unknown": "wrong", "none": "",
+		"get":             admin.someone("rights-a", "get", rule("get", "configmaps", ""), "rights-a"),
+		"list":            admin.someone("rights-a", "list", rule("list", "configmaps", ""), "rights-a"),
+		"watch":           admin.someone("rights-a", "watch", rule("watch", "configmaps", ""), "rights-a"),
+		"get one":         admin.someone("rights-a", "get-one", rule("get", "configmaps", `"one"`), "rights-a"),
+		"list, watch one": admin.someone("rights-a", "see-one", rule("list,watch", "configmaps", `"one"`), "rights-a"),
+		"list everywhere": admin.someone("rights-a", "everywhere", rule("list", "configmaps", ""), ""),
+		"secrets only":    admin.someone("rights-a", "secrets", rule("get,list,watch", "secrets", ""), "rights-a"),
+		"namespace":       admin.someone("rights-a", "namespace", rule("get,list,watch", "namespaces", ""), "rights-a"),
+		"namespaces":      admin.someone("rights-a", "namespaces", rule("get,list,watch", "namespaces", `"rights-a"`), ""),
+	}
+	requests := [][2]string{ // theirs, ours
+		{"/api/v1/namespaces/rights-a", "/core/v1/namespaces/rights-a"},
+		{"/api/v1/namespaces/rights-b", "/core/v1/namespaces/rights-b"},
+		{"/api/v1/namespaces", "/namespaces"},
+		{"/api/v1/namespaces?watch=true", "/namespaces?watch=true"},
+		{"/api/v1/namespaces?fieldSelector=metadata.name=rights-a", "/namespaces?fieldSelector=metadata.name=rights-a"},
+		{"/api/v1/nodes", "/nodes"},
+	}
+	for _, res := range []string{"configmaps", "secrets"} {
+		requests = append(requests, [2]string{"/api/v1/" + res, "/" + res}, [2]string{"/api/v1/" + res + "?watch=true", "/core/v1/" + res + "?watch=true"})
+		for _, ns := range []string{"rights-a", "rights-b"} {
+			theirs, ours := "/api/v1/namespaces/"+ns+"/"+res, "/core/v1/"+res+"/"+ns
+			requests = append(requests, [][2]string{
+				{theirs, ours}, {theirs, "/" + res + "?namespace=" + ns}, {theirs, ours + "?source=live"},
+				{theirs + "?limit=1", ours + "?limit=1"},
+				{theirs + "?watch=true", ours + "?watch=true"},
+				{theirs + "/one", ours + "/one"}, {theirs + "/two", ours + "/two"}, {theirs + "/one", ours + "/one?source=live"},
+				{theirs + "?fieldSelector=metadata.name=one", ours + "?fieldSelector=metadata.name=one"},
+				{theirs + "?fieldSelector=metadata.name%21=one", ours + "?fieldSelector=metadata.name%21=one"},
+				{theirs + "?watch=true&fieldSelector=metadata.name=one", ours + "?watch=true&fieldSelector=metadata.name=one"},
+				{theirs + "?watch=true&fieldSelector=metadata.name=one", ours + "/one?watch=true"},
+				{theirs + "?watch=true&fieldSelector=metadata.name=two", ours + "/two?watch=true"},
+			}...)
+		}
+	}
+	for _, pair := range requests {
+		requests = append(requests, [2]string{pair[0], pair[0]}, [2]string{pair[0], "/clusters/test" + pair[0]})
+	}
+	// What was made last is known to the API server's own authoriser.
+	eventually(t, "rights have come into force", func() bool {
+		code, _ := status(t, admin.client, "GET", admin.base+"/api/v1/namespaces/rights-a", callers["namespaces"])
+		return code == http.StatusOK
+	})
+	plain := withoutCredentials(t, cp)
+	refused, allowed := 0, 0
+	for _, pair := range requests {
+		for who, token := range callers {
+			want, message := status(t, plain, "GET", cp.URL()+pair[0], token)
+			got, said := status(t, r.client, "GET", r.url+pair[1], token)
+			switch {
+			case who == "none" && want == http.StatusForbidden:
+				want, message = http.StatusUnauthorized, said // the API server calls nobody system:anonymous
+			case want == http.StatusUnauthorized:
+				message = said
+			}
+			if got != want || said != message {
+				t.Errorf("%s, %s: %d %s; the API server: %d %s", who, pair[1], got, said, want, message)
+			}
+			if got == http.StatusOK {
+				allowed++
+			} else {
+				refused++
+			}
+		}
+	}
+	if allowed < 50 || refused < 300 {
+		t.Errorf("%d allowed, %d refused: that shows little", allowed, refused)
+	}
+}
+
+// withoutCredentials is a client that knows the cluster's certificate only.
+func withoutCredentials(tb testing.TB, cp *controlplane.Cluster) *http.Client {
+	config := cp.NobodyConfig()
+	config.BearerToken = ""
+	return newAPI(tb, config).client
+}
+
+// A watch ends when the right goes, and when the caller does.
+func TestWatchesEndWithTheRight(t *testing.T) {
+	cp := controlplane.Shared(t)
+	admin := newAPI(t, cp.AdminConfig())
+	r := guarded(t, cp, options{})
+	const ns = "rights-end"
+	admin.do("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, ns))
+	rules := `[{"apiGroups":[""],"verbs":["watch"],"resources":["configmaps"]}]`
+	right, gone := admin.someone(ns, "right", rules, ns), admin.someone(ns, "gone", rules, ns)
+	path := "/core/v1/configmaps/" + ns
+	for _, token := range []string{right, gone} {
+		eventually(t, "the right is there", func() bool { return r.as(token, path+"/none?watch=true&since=x").code == http.StatusBadRequest })
+	}
+	watches := map[string]*eventSource{"Forbidden": r.eventSourceAs(path+"?watch=true", right), "Unauthorized": r.eventSourceAs(path+"?watch=true", gone)}
+	for _, w := range watches {
+		w.expect("SYNCED")
+	}
+	admin.do("DELETE", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings/right-in-"+ns, "")
+	admin.do("DELETE", "/api/v1/namespaces/"+ns+"/serviceaccounts/gone", "")
+	begun := time.Now()
+	for reason, w := range watches {
+		m, err := w.next()
+		r.must(err)
+		if m.event != "end" || !strings.Contains(m.data, reason) {
+			t.Errorf("%s: told %q %s", reason, m.event, m.data)
+		}
+		if _, err := w.next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: behind the end: %v", reason, err)
+		}
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("they ended only after %s", took)
+	}
+	if a := r.as(right, path+"?watch=true"); a.code != http.StatusForbidden {
+		t.Errorf("again: %d %s", a.code, a.body)
+	}
+	if metrics := r.as("admin-token", "/metrics"); !strings.Contains(string(metrics.body), `tidings_access_lost_total{cluster="test"} 2`) {
+		t.Error("the metrics do not show two watches that were ended")
+	}
+}
+
+// eventSourceAs is an eventSource with a token.
+func (r *rig) eventSourceAs(path, token string) *eventSource {
+	es := &eventSource{rig: r, url: r.url + path, token: token}
+	r.Cleanup(es.close)
+	es.connect()
+	return es
+}
