@@ -248,10 +248,10 @@ func TestPagesTellTheUnknownNothing(t *testing.T) {
 	if a := r.as("nobody-token", "/clusters/test"); strings.Contains(string(a.body), "objects") || !strings.Contains(string(a.body), "available") {
 		t.Errorf("who is known and no more: %s", a.body)
 	}
-	if a := r.as("wrong", "/readyz"); a.code != http.StatusOK || strings.Contains(string(a.body), "configmaps") {
+	if a := r.as("wrong", "/readyz?verbose"); a.code != http.StatusOK || strings.Contains(string(a.body), "secrets") {
 		t.Errorf("a probe with a token of nobody's: %d %s", a.code, a.body)
 	}
-	if a := r.as("admin-token", "/readyz"); !strings.Contains(string(a.body), "configmaps") {
+	if a := r.as("admin-token", "/readyz?verbose"); !strings.Contains(string(a.body), "secrets") {
 		t.Errorf("an administrator: %s", a.body)
 	}
 	if a := r.as("admin-token", "/pods?labelSelector="+url.QueryEscape("a=b")); a.code != http.StatusOK {
