@@ -35,10 +35,6 @@ type Options struct {
 	// CacheBytes is how much memory may be spent on encodings other than the
 	// mirror's own. 0 means 64 MiB.
 	CacheBytes int64
-	// Watching, if not nil, is called when a watch is about to begin. It
-	// returns an error that is a [k8s.io/apimachinery/pkg/api/errors.APIStatus]
-	// if there are too many, or else what to call when the watch has ended.
-	Watching func(*http.Request) (done func(), err error)
 	// Logger gets what goes wrong. nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -43,13 +43,6 @@ func (c *call) watch(options *internalversion.ListOptions) error {
 	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
 		timeout = time.Duration(*options.TimeoutSeconds) * time.Second
 	}
-	done := func() {}
-	if c.opts.Watching != nil {
-		if done, err = c.opts.Watching(c.r); err != nil {
-			return err
-		}
-	}
-	defer done()
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	changes, err := c.mirror.Changes(ctx, c.q, match, version)
