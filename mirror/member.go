@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,7 @@ type member struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	named   []*naming
+	live    atomic.Int32 // reads under way that go past the mirror, see tryLive
 
 	mu      sync.Mutex
 	ended   bool

@@ -2,20 +2,42 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// liveAfter is how long a read that must be as fresh as the cluster waits for the
-// mirror to be that, before the cluster is asked for the answer itself: no
-// longer than a request to it takes.
-const liveAfter = 20 * time.Millisecond
+// A read that must be as fresh as the cluster waits for the mirror to be that. If
+// that takes longer than a request to the cluster, the cluster is asked for the
+// answer itself, but only by a few at a time: it is to be left alone, and the
+// others have their answer together.
+const (
+	// liveGet and liveList are how long is waited first. A kube-apiserver has one
+	// object in a millisecond; for a list of the newest state it waits for its
+	// own cache, as the mirror does.
+	liveGet  = 2 * time.Millisecond
+	liveList = 20 * time.Millisecond
+	// liveObjects is how many objects a list may have for it to be worth it.
+	liveObjects = 500
+	// liveAtOnce is how many reads of a cluster may be under way.
+	liveAtOnce = 4
+)
 
-// liveObjects is how many objects such an answer may have for it to be worth it.
-const liveObjects = 500
+// tryLive runs a read of the cluster itself if not too many are under way.
+func tryLive[T any](m *member, ask func() (T, error)) (T, error) {
+	if m.live.Add(1) > liveAtOnce {
+		m.live.Add(-1)
+		var none T
+		return none, errBusy
+	}
+	defer m.live.Add(-1)
+	return ask()
+}
+
+var errBusy = errors.New("enough are asking")
 
 // race returns the first answer of two: of ours, or, if that takes its time, of
 // theirs. An answer that comes too late is discarded. The error is ours.
-func race[T any](ctx context.Context, ours, theirs func(context.Context) (T, error), discard func(T)) (T, error) {
+func race[T any](ctx context.Context, after time.Duration, ours, theirs func(context.Context) (T, error), discard func(T)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -38,7 +60,7 @@ func race[T any](ctx context.Context, ours, theirs func(context.Context) (T, err
 		}()
 	}
 	first := run(ours)
-	patience := time.NewTimer(liveAfter)
+	patience := time.NewTimer(after)
 	defer patience.Stop()
 	select {
 	case a := <-first:

@@ -59,8 +59,10 @@ const tooLargePatience = 3 * time.Second
 // is too old, [*TooLargeError]s, or the context's.
 func (m *Mirror) State(ctx context.Context, q Query, match Match, version uint64) (*State, error) {
 	if match == Latest {
-		return race(ctx, func(ctx context.Context) (*State, error) { return m.state(ctx, q, match, version) },
-			func(ctx context.Context) (*State, error) { return m.liveState(ctx, q) }, (*State).Release)
+		return race(ctx, liveList, func(ctx context.Context) (*State, error) { return m.state(ctx, q, match, version) },
+			func(ctx context.Context) (*State, error) {
+				return tryLive(q.member, func() (*State, error) { return m.liveState(ctx, q) })
+			}, (*State).Release)
 	}
 	return m.state(ctx, q, match, version)
 }
@@ -68,7 +70,7 @@ func (m *Mirror) State(ctx context.Context, q Query, match Match, version uint64
 // few says that the query is about few objects of many, so that the cluster may
 // be quicker to answer it than to prove that the mirror can.
 func (m *Mirror) few(q Query) bool {
-	if q.Continue != "" || q.member == nil {
+	if q.Continue != "" {
 		return false
 	}
 	k := q.member.held(q)
@@ -211,12 +213,14 @@ func (m *Mirror) One(ctx context.Context, q Query, match Match, version uint64) 
 	ask := find
 	if match == Latest {
 		ask = func(ctx context.Context) (*Object, error) {
-			return race(ctx, find, func(ctx context.Context) (*Object, error) {
-				o, _, err := live{m}.Get(ctx, q)
-				if ReasonOf(err) == NotFound {
-					return nil, nil
-				}
-				return o, err
+			return race(ctx, liveGet, find, func(ctx context.Context) (*Object, error) {
+				return tryLive(q.member, func() (*Object, error) {
+					o, _, err := live{m}.Get(ctx, q)
+					if ReasonOf(err) == NotFound {
+						return nil, nil
+					}
+					return o, err
+				})
 			}, func(*Object) {})
 		}
 	}

@@ -96,8 +96,9 @@ type watch struct {
 // since returns the changes after a version, nil if they are not at hand.
 func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], error) {
 	inf := w.keeper.informer
+	have, _ := inf.Seen() // before: it may come to it at any time
 	changes, err := inf.EventsSince(w.ctx, version, followOptions...)
-	if errors.Is(err, informer.ErrExpired) && newer(version, inf.Status().ResourceVersion) {
+	if errors.Is(err, informer.ErrExpired) && newer(version, have) {
 		// Somebody has read on ahead of this mirror: it may yet come to it.
 		patience, cancel := context.WithTimeout(w.ctx, catchUp)
 		defer cancel()

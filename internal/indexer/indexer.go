@@ -15,6 +15,7 @@
 package indexer
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -180,6 +181,12 @@ func (ix *Indexer[T]) Latest() *Moment[T] { return ix.current.Load() }
 // Since is [changelog.Log.Since]: where a reader that has seen everything up to
 // resourceVersion goes on.
 func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T]], bool) {
+	if p, ok := ix.log.Since(resourceVersion); ok || ix.current.Load().ResourceVersion < resourceVersion {
+		return p, ok
+	}
+	// Whoever has seen a View may be here before the news of it is in the log.
+	ix.writer.Lock()
+	ix.writer.Unlock() //nolint:staticcheck // the writer is done with it
 	return ix.log.Since(resourceVersion)
 }
 
@@ -214,7 +221,7 @@ func (ix *Indexer[T]) Confirm(v *View[T], resourceVersion uint64) bool {
 // tell, which it does not between the events of one relist.
 func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bool) {
 	for {
-		from, ok := ix.log.Since(resourceVersion)
+		from, ok := ix.Since(resourceVersion)
 		if !ok {
 			return nil, nil, false
 		}
@@ -224,6 +231,7 @@ func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bo
 		for p != now.tail {
 			b := p.Next()
 			if b == nil { // the View is published a moment before its events
+				runtime.Gosched()
 				break
 			}
 			if b.Kind != changelog.Changes && p == from && p.ResourceVersion != resourceVersion {
