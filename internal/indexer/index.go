@@ -161,28 +161,6 @@ func (v *View[T]) index(name string) *btree.BTreeG[entry[T]] {
 // HasIndex reports whether the view has an index with the given name.
 func (v *View[T]) HasIndex(name string) bool { return v.index(name) != nil }
 
-// Indexed yields the objects that an index has under value and whose keys begin
-// with prefix, in the order of their keys, starting behind the key given as
-// after. An index that the view does not have yields nothing.
-func (v *View[T]) Indexed(name, value, prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
-		tree := v.index(name)
-		if tree == nil {
-			return
-		}
-		tree.Ascend(entry[T]{value, &slot[T]{key: max(prefix, after)}}, func(e entry[T]) bool {
-			if e.value != value || !strings.HasPrefix(e.slot.key, prefix) {
-				return false
-			}
-			if e.slot.key <= after && after != "" {
-				return true
-			}
-			version := e.slot.at(v.epoch)
-			return version == nil || version.deleted || yield(e.slot.key, version.object)
-		})
-	}
-}
-
 // IndexedCount counts the objects that an index has under value, up to limit.
 func (v *View[T]) IndexedCount(name, value string, limit int) int {
 	n := 0

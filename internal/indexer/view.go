@@ -1,8 +1,6 @@
 package indexer
 
 import (
-	"iter"
-	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
@@ -99,44 +97,6 @@ func (v *View[T]) Get(key string) (T, bool) {
 	}
 	var none T
 	return none, false
-}
-
-// All yields every object in the order of its key, which is etcd's.
-func (v *View[T]) All() iter.Seq2[string, T] { return v.From("", "") }
-
-// Namespace yields the objects of one namespace in the order of their names.
-// The empty namespace means all of them.
-func (v *View[T]) Namespace(namespace string) iter.Seq2[string, T] {
-	if namespace == "" {
-		return v.All()
-	}
-	return v.From(namespace+"/", "")
-}
-
-// From yields the objects whose keys begin with prefix, starting behind the
-// key given as after: the next page of a list.
-func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
-		visit := func(s *slot[T]) bool {
-			if !strings.HasPrefix(s.key, prefix) {
-				return s.key < prefix // nothing behind the prefix begins with it
-			}
-			if s.key <= after && after != "" {
-				return true
-			}
-			version := s.at(v.epoch)
-			if version == nil || version.deleted {
-				return true
-			}
-			return yield(s.key, version.object)
-		}
-		pivot := max(prefix, after)
-		if pivot == "" {
-			v.order.Scan(visit)
-			return
-		}
-		v.order.Ascend(&slot[T]{key: pivot}, visit)
-	}
 }
 
 // slot is the place of one object in the store, from its creation to its
