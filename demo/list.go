@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -102,7 +103,7 @@ func (c *call) list(opts *internalversion.ListOptions, sel selection) (page, met
 			return page{}, metav1.ListMeta{}, apierrors.NewBadRequest(err.Error())
 		}
 		// A negative revision is the token of errContinueTooOld.
-		start, exact = sel.prefix()+token.Start, token.Revision > 0
+		start, exact = sel.prefix()+strings.TrimPrefix(token.Start, "/"), token.Revision > 0
 		if exact {
 			rev = uint64(token.Revision)
 		}
@@ -157,7 +158,7 @@ type continueToken struct {
 const continueVersion = "meta.k8s.io/v1"
 
 func encodeContinue(rev int64, start string) string {
-	token, _ := json.Marshal(continueToken{continueVersion, rev, start}) // cannot fail
+	token, _ := json.Marshal(continueToken{continueVersion, rev, "/" + start}) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
