@@ -251,9 +251,9 @@ func TestSecretsStayOutOfTheLog(t *testing.T) {
 	r := start(t, options{mirror: mirror.Options{Resources: []string{"secrets"}}})
 	_, err := r.cluster.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", Labels: map[string]string{"password": "hunter2"}}, Data: map[string][]byte{"p": []byte("hunter2")}})
 	r.must(err)
-	if a := r.get("/secrets?labels[password]=hunter2"); a.code != 200 || !strings.Contains(string(a.body), value) {
-		t.Fatalf("%d %s", a.code, a.body)
-	}
+	eventually(t, "the secret is mirrored", func() bool {
+		return strings.Contains(string(r.get("/secrets?labels[password]=hunter2").body), value)
+	})
 	w := r.eventSource("/core/v1/secrets/default/s?watch=true")
 	w.expect("ADDED default/s@5", "SYNCED")
 	r.get("/secrets?labels[password]=hunter2&nonsense=1")
