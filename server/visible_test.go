@@ -173,7 +173,7 @@ func TestVisibleWatchFollowsTheRights(t *testing.T) {
 	// A namespace that comes is seen if it may be, and a position of other
 	// namespaces is of no use.
 	who.grant(true, "alice", "new", "watch")
-	third = r.set("new", "one", "1")
+	r.set("new", "one", "1")
 	w.expect("RESET")
 	w.close()
 	w.lastID = at

@@ -185,8 +185,8 @@ func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T
 		return p, ok
 	}
 	// Whoever has seen a View may be here before the news of it is in the log.
-	ix.writer.Lock()
-	ix.writer.Unlock() //nolint:staticcheck // the writer is done with it
+	ix.writer.Lock() // the writer is done with it
+	defer ix.writer.Unlock()
 	return ix.log.Since(resourceVersion)
 }
 
