@@ -39,6 +39,7 @@ aggregated API that is down, most often), the rest is listed and the command fai
 			return g.listResources(cmd.Context(), clusters, output)
 		},
 	}
+	g.serverFlag(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "table", strings.Join(resourceOutputs, ", "))
 	complete(cmd, "output", cobra.FixedCompletions(resourceOutputs, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

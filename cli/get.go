@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/tidings-io/tidings/server"
 )
 
 var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
@@ -20,7 +18,6 @@ var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
 // getter prints objects as they are now.
 type getter struct {
 	g         *globals
-	server    string
 	output    string
 	noHeaders bool
 	many      bool // there are several clusters: name them
@@ -53,9 +50,6 @@ that server.`,
 			if err != nil {
 				return err
 			}
-			if get.server != "" && (g.demo || g.kubeconfig != "") {
-				return errors.New("--server asks that server, and not what --demo or --kubeconfig mean")
-			}
 			if g.selector != "" && slices.ContainsFunc(wanted, func(w wish) bool { return w.name != "" }) {
 				return errors.New("give names or a selector, not both")
 			}
@@ -63,11 +57,10 @@ that server.`,
 		},
 	}
 	g.scopeFlags(cmd)
+	g.serverFlag(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&get.output, "output", "o", "table", strings.Join(getOutputs, ", "))
-	f.StringVar(&get.server, "server", "", "`URL` of a running \"tidings serve\" to ask instead of the cluster, as in http://127.0.0.1:8888")
 	f.BoolVar(&get.noHeaders, "no-headers", false, "print tables without their heads")
-	complete(cmd, "server", cobra.FixedCompletions([]string{"http://" + server.DefaultAddr}, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "output", cobra.FixedCompletions(getOutputs, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -123,11 +116,7 @@ func kindName(kind, group string) string {
 // run fetches and prints what is wanted. What could not be had is in the error,
 // the rest is printed.
 func (get *getter) run(ctx context.Context, wanted []wish) error {
-	fetch := get.fromClusters
-	if get.server != "" {
-		fetch = get.fromServer
-	}
-	batches, err := fetch(ctx, wanted)
+	batches, err := get.fetch(ctx, wanted)
 	get.g.screen.showProgress("")
 	if ctx.Err() != nil {
 		return err
@@ -145,8 +134,8 @@ func (get *getter) several(clusters int) error {
 	return nil
 }
 
-// fromClusters asks the clusters' API servers.
-func (get *getter) fromClusters(ctx context.Context, wanted []wish) ([]batch, error) {
+// fetch asks the clusters, or the mirror of them.
+func (get *getter) fetch(ctx context.Context, wanted []wish) ([]batch, error) {
 	clusters, done, err := get.g.clusters(ctx)
 	if err != nil {
 		return nil, err

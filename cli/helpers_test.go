@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +124,7 @@ func (w *world) run(args ...string) (out, errs string, code int) {
 }
 
 func (w *world) withKubeconfig(args []string) []string {
-	if w.kubeconfig == "" {
+	if w.kubeconfig == "" || slices.Contains(args, "--server") {
 		return args
 	}
 	return append(args, "--kubeconfig", w.kubeconfig)

@@ -24,6 +24,7 @@ type globals struct {
 	kubeconfig    string
 	contexts      []string
 	demo          bool
+	server        string // a mirror to ask, "" for the clusters themselves
 	level         string
 	namespace     string
 	allNamespaces bool
@@ -106,10 +107,16 @@ func (g *globals) logFrom(level slog.Level) {
 	g.log = slog.New(slog.NewTextHandler(g.screen.remarks(), &slog.HandlerOptions{Level: level}))
 }
 
-// clusters opens what --kubeconfig, --context and --demo mean. close ends it.
+// clusters opens what --kubeconfig, --context, --server and --demo mean. close
+// ends it.
 func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, close func(), err error) {
-	if !g.demo {
-		if clusters, err = cluster.FromKubeconfigs(g.kubeconfig, g.contexts); err != nil {
+	if !g.demo || g.server != "" {
+		if g.server != "" {
+			clusters, err = g.mirrors(ctx)
+		} else {
+			clusters, err = cluster.FromKubeconfigs(g.kubeconfig, g.contexts)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		return clusters, func() {

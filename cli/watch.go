@@ -49,6 +49,7 @@ exist or may not be read. Ctrl-C ends it too, in good order.`,
   tidings watch pods -l app=web -o json | jq .object.status.phase
   tidings watch pods --since 81234           # what happened after that
   tidings watch pods --once                  # what there is, and done
+  tidings watch pods --server http://127.0.0.1:8888 # of a mirror
   tidings watch pods --demo                  # no cluster at hand`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: g.completeResources,
@@ -80,6 +81,7 @@ exist or may not be read. Ctrl-C ends it too, in good order.`,
 		},
 	}
 	g.scopeFlags(cmd)
+	g.serverFlag(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&output, "output", "o", "line", strings.Join(watchOutputs, ", "))
 	fl.StringVar(&f.since, "since", "", "start with the changes after this `resourceVersion`, without what there is")

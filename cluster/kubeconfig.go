@@ -213,9 +213,8 @@ func (k *kubeconfig) chooseAll(wanted []string, lenient bool) ([]string, error) 
 	}
 	for _, want := range wanted {
 		if strings.Contains(want, "*") && k.raw.Contexts[want] == nil {
-			pattern := regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(want), `\*`, ".*") + "$")
 			for _, name := range k.names() {
-				if pattern.MatchString(name) {
+				if NameMatches(want, name) {
 					add(name)
 				}
 			}
@@ -229,6 +228,12 @@ func (k *kubeconfig) chooseAll(wanted []string, lenient bool) ([]string, error) 
 		return nil, fmt.Errorf("%s has no context like %s (it has %s)", k.where(), strings.Join(wanted, ", "), strings.Join(k.names(), ", "))
 	}
 	return out, nil
+}
+
+// NameMatches says whether a name is the one wanted, in which each * stands for
+// anything.
+func NameMatches(wanted, name string) bool {
+	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(wanted), `\*`, ".*") + "$").MatchString(name)
 }
 
 func (k *kubeconfig) cluster(name string) (*Cluster, error) {
