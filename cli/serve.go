@@ -27,6 +27,7 @@ func newServe(g *globals) *cobra.Command {
 		listen    string
 		resources []string
 		retain    int
+		unread    time.Duration
 		pass      bool
 		admit     admission
 	)
@@ -77,6 +78,9 @@ namespaces that they may read.`,
 			if pass && g.demo {
 				return errors.New("--passthrough hands requests to a cluster, and --demo has none that could be reached: use one or the other")
 			}
+			if unread < 0 {
+				return fmt.Errorf("--drop-unread-after %v: a time is wanted, as in 30m", unread)
+			}
 			if retain < 0 {
 				return fmt.Errorf("--retain %d: a number of changes is wanted", retain)
 			}
@@ -84,13 +88,14 @@ namespaces that they may read.`,
 				return err
 			}
 			return g.serve(cmd.Context(), listen, &admit,
-				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Logger: g.log},
+				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Logger: g.log},
 				server.Options{Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", server.DefaultAddr, "`address` to listen on")
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
+	f.DurationVar(&unread, "drop-unread-after", time.Hour, "give up what nobody has read or watched for this `time`, until somebody does again; what --resource names is kept; 0: never")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
 	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")
 	admit.flags(cmd)

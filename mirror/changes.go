@@ -49,6 +49,7 @@ func (m *Mirror) Changes(ctx context.Context, q Query, match Match, version uint
 	}
 	return &Changes{keeper: k, Events: func(yield func(informer.Event[*Object]) bool) {
 		defer stop()
+		defer k.use.begin()()
 		for e := range events {
 			if k.ctx.Err() != nil {
 				return // what comes now is the store being emptied

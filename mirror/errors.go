@@ -73,6 +73,7 @@ var (
 	errRemoved  = &Error{Reason: Ended, Message: "the cluster has been removed from the mirror"}
 	errReplaced = &Error{Reason: Ended, Message: "the cluster's configuration has changed; ask again", Retry: time.Second}
 	errUnserved = &Error{Reason: Ended, Message: "the cluster no longer serves the resource"}
+	errUnread   = &Error{Reason: Ended, Message: "nobody has read the resource for a while; ask again", Retry: time.Second}
 	errClosed   = &Error{Reason: Ended, Message: "the mirror has been closed"}
 )
 

@@ -24,7 +24,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(controlplane.Tests(m)) }
 
-var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
+)
 
 // rig is a mirror of one in-memory cluster.
 type rig struct {

@@ -23,6 +23,7 @@ type keeper struct {
 	cancel    context.CancelCauseFunc
 	done      chan struct{}
 	fresh     freshness
+	use       use
 
 	// Set before done is closed.
 	err   error
@@ -47,6 +48,7 @@ func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error)
 func (k *keeper) run() {
 	var parts sync.WaitGroup
 	parts.Go(func() { k.mind() })
+	parts.Go(func() { k.await() })
 	err := k.informer.Run(k.ctx)
 	switch {
 	case err == nil:

@@ -87,6 +87,7 @@ func (m *member) keep(r cluster.Resource, namespace string) (*keeper, error) {
 	}
 	at := scope{r.GVR(), namespace}
 	if k := m.keepers[at]; k != nil && !k.over() {
+		k.use.touch()
 		return k, nil
 	}
 	// Namespaces are the callers' to invent: do not remember what was refused.
@@ -95,6 +96,7 @@ func (m *member) keep(r cluster.Resource, namespace string) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.use.touch()
 	m.keepers[at] = k
 	m.running.Go(k.run)
 	return k, nil
@@ -164,6 +166,7 @@ func (n *naming) pursue(m *member) {
 			n.note(&r, nil)
 			var k *keeper
 			if k, err = m.keep(r, ""); err == nil {
+				k.use.named.Store(true)
 				select {
 				case <-k.done:
 					err = k.err

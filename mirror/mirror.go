@@ -38,6 +38,11 @@ type Options struct {
 	// Wait is how long a query waits for the first list of a resource. 0 means
 	// 20 seconds.
 	Wait time.Duration
+	// Unread is after what time without a read or a watch a resource that was
+	// mirrored from its first use on is given up, with its memory; the next read
+	// has it mirrored anew. What is named in Resources is kept. 0 means never.
+	// It is a minute, and PageTTL, at least, so that nobody under way is cut off.
+	Unread time.Duration
 	// PageTTL is how long the state behind a continue token is held after its
 	// last use, and MaxPages how many such states are held at most; the one
 	// that was used longest ago gives way. 0 means 5 minutes, and 100.
@@ -77,6 +82,9 @@ func New(opts Options) (*Mirror, error) {
 	}
 	if opts.PageTTL <= 0 {
 		opts.PageTTL = 5 * time.Minute
+	}
+	if opts.Unread > 0 {
+		opts.Unread = max(opts.Unread, opts.PageTTL, time.Minute)
 	}
 	if opts.MaxPages <= 0 {
 		opts.MaxPages = 100

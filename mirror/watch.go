@@ -125,6 +125,7 @@ func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a >
 // run tells everything, in the caller's loop.
 func (w *watch) run(yield func(Event, error) bool) {
 	defer w.stop()
+	defer w.keeper.use.begin()()
 	w.wanted = true
 	tell := func(e Event) bool {
 		w.wanted = yield(e, nil)

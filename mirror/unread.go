@@ -1,0 +1,70 @@
+package mirror
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// use is what is known of the readers of an informer, for those that are mirrored
+// only because somebody once asked.
+type use struct {
+	named    atomic.Bool  // asked for by name: to be kept in any case
+	watches  atomic.Int32 // open
+	lastRead atomic.Int64 // in Unix nanoseconds
+}
+
+// touch notes a read.
+func (u *use) touch() { u.lastRead.Store(time.Now().UnixNano()) }
+
+// begin notes a watch; end is to be called when it ends.
+func (u *use) begin() (end func()) {
+	u.watches.Add(1)
+	return func() {
+		u.touch()
+		u.watches.Add(-1)
+	}
+}
+
+// since is for how long nobody has read.
+func (u *use) since() time.Duration {
+	if u.named.Load() || u.watches.Load() > 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, u.lastRead.Load()))
+}
+
+// await ends the keeper when nobody has read from it for [Options.Unread]. The
+// next one who asks has it started anew.
+func (k *keeper) await() {
+	limit := k.member.mirror.opts.Unread
+	if limit <= 0 {
+		return
+	}
+	for {
+		next := time.NewTimer(max(limit-k.use.since(), time.Second))
+		select {
+		case <-next.C:
+		case <-k.ctx.Done():
+			next.Stop()
+			return
+		}
+		if k.member.drop(k, limit) {
+			k.member.mirror.log.Info("nobody reads a resource any more: it is no longer mirrored", "cluster", k.member.name, "resource", k.resource.String(), "unread", limit)
+			k.cancel(errUnread)
+			return
+		}
+	}
+}
+
+// drop forgets a keeper if nobody has read from it for so long. From then on
+// nobody finds it.
+func (m *member) drop(k *keeper, unread time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := scope{k.resource.GVR(), k.namespace}
+	if m.keepers[at] != k || k.use.since() < unread {
+		return false
+	}
+	delete(m.keepers, at)
+	return true
+}
