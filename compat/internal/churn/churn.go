@@ -68,8 +68,7 @@ type Family interface {
 //     last that this reflector has read), timeouts by their range. While the API
 //     server is down, requests without an answer do not count;
 //   - the controller makes the same calls, as a multiset: verb, path, body,
-//     status; without uids, versions and times. Reads, which are discovery,
-//     count once.
+//     status; without uids, versions and times. Discovery does not count.
 //
 // In the last phase everything happens at once while watches break. Which events
 // a controller sees as one is then chance, and with it what it calls. Of each

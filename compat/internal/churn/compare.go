@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -62,16 +63,16 @@ func (p phase) counted(collection string) []request {
 	return slices.DeleteFunc(slices.Clone(p.requests[collection]), func(r request) bool { return !r.answered() })
 }
 
-// called is the calls of a controller. Reads count once: they are discovery, and
-// controller-runtime's REST mapper asks twice if two sources start at once.
+// called is the calls of a controller. What it discovers is left out: when
+// controller-runtime's REST mapper asks, and how often if two sources start at
+// once, has nothing to do with informers.
 func (p phase) called() []string {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(lines(p.calls), func(call string) bool {
-		again := seen[call] && strings.HasPrefix(call, http.MethodGet)
-		seen[call] = true
-		return again
-	})
+	return lines(slices.DeleteFunc(slices.Clone(p.calls), func(c Call) bool {
+		return c.Verb == http.MethodGet && discovery.MatchString(c.Path)
+	}))
 }
+
+var discovery = regexp.MustCompile(`^/(api(/[^/]+)?|apis(/[^/]+){0,2})(\?.*)?$`)
 
 // kinds is what was asked for, by collection.
 func kinds(phases []phase) map[string]bool {

@@ -45,8 +45,14 @@ func TestDifferencesAreTold(t *testing.T) {
 		change func(r *record)
 		told   string // "": nothing
 	}{
-		"nothing":                      {func(*record) {}, ""},
-		"calls in another order":       {func(r *record) { slices.Reverse(r.phases[0].calls) }, ""},
+		"nothing":                {func(*record) {}, ""},
+		"calls in another order": {func(r *record) { slices.Reverse(r.phases[0].calls) }, ""},
+		"discovery": {func(r *record) {
+			r.phases[0].calls = append(r.phases[0].calls, Call{Verb: "GET", Path: "/api/v1", Status: 200}, Call{Verb: "GET", Path: "/apis/apps/v1?timeout=32s", Status: 200})
+		}, ""},
+		"a read of an object": {func(r *record) {
+			r.phases[0].calls = append(r.phases[0].calls, Call{Verb: "GET", Path: pods + "/p1-0", Status: 200})
+		}, "+ GET " + pods},
 		"a call that is left out":      {func(r *record) { r.phases[0].calls = r.phases[0].calls[1:] }, "- POST " + pods},
 		"a call that is made twice":    {func(r *record) { r.phases[0].calls = append(r.phases[0].calls, r.phases[0].calls[1]) }, "+ DELETE " + pods + "/p1-0"},
 		"a call with another body":     {func(r *record) { r.phases[0].calls[0].Body["value"] = 7.0 }, `"value":7`},
