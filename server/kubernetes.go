@@ -61,6 +61,14 @@ func (s *Server) newKubernetes() *kubeapi.Handler {
 // rest to those who know the API.
 func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 	info, _ := request.RequestInfoFrom(r.Context())
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
+	ending := r.WithContext(context.WithValue(ctx, patientKey{}, r.Context()))
+	if grantOf(r).handed {
+		s.serveElse(w, ending)
+		return
+	}
 	// Who is handed on with credentials of their own is asked about with those.
 	own := s.opts.Gate == nil && s.passthrough != nil && r.Header.Get("Authorization") != ""
 	if access.IsSelfReview(info) && !own {
@@ -73,10 +81,7 @@ func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 		s.discovery.ServeHTTP(w, r)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
-	s.kube.ServeHTTP(w, r.WithContext(context.WithValue(ctx, patientKey{}, r.Context())))
+	s.kube.ServeHTTP(w, ending)
 }
 
 // patientKey is of the context of a request that a shutdown does not end.

@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/cluster"
@@ -43,6 +45,18 @@ func (s *Server) newPassthrough() *passthrough.Handler {
 		c.Invalidate()
 		s.discovery.Invalidate()
 	}})
+}
+
+// handsOn says whether a request can only be the cluster's to answer: it is no
+// read of whole objects, and no review of the caller. What it says is never
+// served from here, so nobody needs to be asked about it first: a right that has
+// just been given counts at once, and an answer is not asked for twice.
+func (s *Server) handsOn(r *http.Request, info *request.RequestInfo) bool {
+	if s.passthrough == nil || !info.IsResourceRequest || access.IsSelfReview(info) {
+		return false
+	}
+	read := r.Method == http.MethodGet && slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	return !read || info.Subresource != ""
 }
 
 // credit gives a request that is handed on the credentials of who made it. Those
