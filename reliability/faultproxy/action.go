@@ -1,0 +1,226 @@
+package faultproxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Exchange is one request on its way through the proxy.
+type Exchange struct {
+	Request Request
+	HTTP    *http.Request
+	W       http.ResponseWriter
+
+	proxy   *Proxy
+	cancel  context.CancelCauseFunc
+	removed <-chan struct{} // closed when the rule is taken away; nil without one
+}
+
+// Action does what a fault does to a request. It answers, breaks the connection
+// or hands on what the API server answers, or a part of it.
+type Action func(*Exchange)
+
+// Forward asks the API server. There is no answer if it cannot be reached: the
+// client has been told then, as load balancers do it.
+func (x *Exchange) Forward() *http.Response {
+	resp, err := x.proxy.forward(x.HTTP)
+	if err != nil {
+		if errors.Is(context.Cause(x.HTTP.Context()), errCut) || x.HTTP.Context().Err() != nil {
+			x.Abort()
+		}
+		http.Error(x.W, "upstream connect error or disconnect/reset before headers", http.StatusBadGateway)
+		return nil
+	}
+	return resp
+}
+
+// Head hands on status and headers of an answer. Whoever may change its length
+// says so.
+func (x *Exchange) Head(resp *http.Response, sameLength bool) {
+	for name, values := range resp.Header {
+		if name == "Connection" || name == "Transfer-Encoding" || name == "Content-Length" && !sameLength {
+			continue
+		}
+		x.W.Header()[name] = values
+	}
+	x.W.WriteHeader(resp.StatusCode)
+	x.Flush()
+}
+
+// Flush sends what has been written so far.
+func (x *Exchange) Flush() { _ = http.NewResponseController(x.W).Flush() }
+
+// Abort breaks the connection, or with HTTP/2 the stream. It does not return.
+func (x *Exchange) Abort() { panic(http.ErrAbortHandler) }
+
+// Wait returns when the rule is removed or the client goes.
+func (x *Exchange) Wait() {
+	select {
+	case <-x.removed:
+	case <-x.HTTP.Context().Done():
+	}
+}
+
+// copy hands on a body as it comes. It breaks off if the upstream does.
+func (x *Exchange) copy(body io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if _, err := x.W.Write(buf[:n]); err != nil {
+				x.Abort()
+			}
+			x.Flush()
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			x.Abort()
+		}
+	}
+}
+
+// Pass hands on the API server's answer.
+func Pass(x *Exchange) {
+	resp := x.Forward()
+	if resp == nil {
+		return
+	}
+	defer resp.Body.Close()
+	x.Head(resp, true)
+	x.copy(resp.Body)
+}
+
+// Break breaks the connection without an answer; of HTTP/2, the stream.
+func Break() Action { return (*Exchange).Abort }
+
+// Hang answers nothing until the rule is removed, and then breaks the connection.
+func Hang() Action {
+	return func(x *Exchange) {
+		x.Wait()
+		x.Abort()
+	}
+}
+
+// Delay does something else to a request, later.
+func Delay(d time.Duration, then Action) Action {
+	return func(x *Exchange) {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			then(x)
+		case <-x.HTTP.Context().Done():
+		}
+	}
+}
+
+// Answer answers with just this, whatever was asked for.
+func Answer(code int, contentType, body string) Action {
+	return func(x *Exchange) {
+		x.W.Header().Set("Content-Type", contentType)
+		x.W.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		x.W.WriteHeader(code)
+		_, _ = io.WriteString(x.W, body)
+	}
+}
+
+// Status answers as an API server does that fails, with the advice of
+// details.retryAfterSeconds as a header, too.
+func Status(err apierrors.APIStatus) Action {
+	status := err.Status()
+	status.APIVersion, status.Kind = "v1", "Status"
+	body, broken := json.Marshal(status)
+	if broken != nil {
+		panic(broken) // a Status is always JSON
+	}
+	return func(x *Exchange) {
+		if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+			x.W.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+		}
+		Answer(int(status.Code), "application/json", string(body))(x)
+	}
+}
+
+// RetryAfter answers with a code, a Retry-After header and a body that is no
+// Status, as a load balancer does. The value is put in as it is: seconds, a date
+// or nonsense.
+func RetryAfter(code int, value string) Action {
+	return func(x *Exchange) {
+		x.W.Header().Set("Retry-After", value)
+		http.Error(x.W, http.StatusText(code), code)
+	}
+}
+
+// Cut breaks the connection after n bytes of the answer's body.
+func Cut(n int64) Action { return cut(n, (*Exchange).Abort) }
+
+// Truncate ends an answer in good order after n bytes of its body: nothing but
+// what is missing tells that it is.
+func Truncate(n int64) Action { return cut(n, func(*Exchange) {}) }
+
+func cut(n int64, end func(*Exchange)) Action {
+	return func(x *Exchange) {
+		x.HTTP.Header.Del("Accept-Encoding") // bytes of what the client reads, not of gzip
+		resp := x.Forward()
+		if resp == nil {
+			return
+		}
+		defer resp.Body.Close()
+		x.Head(resp, false)
+		x.copy(io.LimitReader(resp.Body, n))
+		end(x)
+	}
+}
+
+// Freeze sends n bytes of the answer's body and then nothing, with the connection
+// alive, until the rule is removed. Then it breaks.
+func Freeze(n int64) Action {
+	return cut(n, func(x *Exchange) {
+		x.Wait()
+		x.Abort()
+	})
+}
+
+// CorruptGzip compresses the answer with gzip, as API servers do with long ones,
+// and spoils some bytes in its middle.
+func CorruptGzip() Action {
+	return func(x *Exchange) {
+		accepts := strings.Contains(x.HTTP.Header.Get("Accept-Encoding"), "gzip")
+		x.HTTP.Header.Del("Accept-Encoding")
+		resp := x.Forward()
+		if resp == nil {
+			return
+		}
+		defer resp.Body.Close()
+		if !accepts {
+			x.Head(resp, true)
+			x.copy(resp.Body)
+			return
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := io.Copy(w, resp.Body)
+		if err != nil || w.Close() != nil {
+			x.Abort()
+		}
+		raw := packed.Bytes()
+		for i := len(raw) / 2; i < len(raw)/2+8 && i < len(raw); i++ {
+			raw[i] ^= 0xff
+		}
+		resp.Header.Set("Content-Encoding", "gzip")
+		x.Head(resp, false)
+		x.copy(&packed)
+	}
+}

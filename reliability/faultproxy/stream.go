@@ -1,0 +1,175 @@
+package faultproxy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Stream is a watch on its way through the proxy.
+type Stream struct {
+	*Exchange
+	protobuf bool
+	kind     runtime.TypeMeta // of the last object that went by
+	ended    bool
+}
+
+// Send sends a frame.
+func (s *Stream) Send(f *Frame) { s.Write(f.Raw) }
+
+// Write sends bytes as they are.
+func (s *Stream) Write(raw []byte) {
+	if _, err := s.W.Write(raw); err != nil {
+		s.Abort()
+	}
+	s.Flush()
+}
+
+// End ends the watch in good order.
+func (s *Stream) End() { s.ended = true }
+
+// Error sends an ERROR event.
+func (s *Stream) Error(err apierrors.APIStatus) {
+	f, broken := errorFrame(s.protobuf, err.Status())
+	if broken != nil {
+		panic(fmt.Sprintf("encode an error event: %v", broken))
+	}
+	s.Send(f)
+}
+
+// Bookmark sends a bookmark at a version.
+func (s *Stream) Bookmark(version string) {
+	f, broken := bookmarkFrame(s.protobuf, s.kind, version)
+	if broken != nil {
+		panic(fmt.Sprintf("encode a bookmark: %v", broken))
+	}
+	s.Send(f)
+}
+
+// Frames has each see every frame of a watch, with its number from 0, instead of
+// the client; each sends on what it likes. Answers that are no watch are handed
+// on as they are.
+func Frames(each func(s *Stream, n int, f *Frame)) Action {
+	return func(x *Exchange) {
+		x.HTTP.Header.Del("Accept-Encoding")
+		resp := x.Forward()
+		if resp == nil {
+			return
+		}
+		defer resp.Body.Close()
+		x.Head(resp, false)
+		if x.Request.Verb != "watch" || resp.StatusCode != http.StatusOK {
+			x.copy(resp.Body)
+			return
+		}
+		s := &Stream{Exchange: x, protobuf: isProtobuf(resp.Header.Get("Content-Type"))}
+		in := bufio.NewReader(resp.Body)
+		for n := 0; !s.ended; n++ {
+			f, err := readFrame(in, s.protobuf)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				x.Abort()
+			}
+			if f.Type != "ERROR" {
+				s.kind = f.typeMeta()
+			}
+			each(s, n, f)
+		}
+	}
+}
+
+// after hands on n frames and then does something with the next.
+func after(n int, then func(*Stream, *Frame)) Action {
+	return Frames(func(s *Stream, i int, f *Frame) {
+		if i < n {
+			s.Send(f)
+			return
+		}
+		then(s, f)
+	})
+}
+
+// CutFrame breaks a watch in the middle of the frame after n whole ones.
+func CutFrame(n int) Action {
+	return after(n, func(s *Stream, f *Frame) {
+		s.Write(f.Raw[:len(f.Raw)/2])
+		s.Abort()
+	})
+}
+
+// TruncateFrame ends a watch in good order in the middle of the frame after n
+// whole ones.
+func TruncateFrame(n int) Action {
+	return after(n, func(s *Stream, f *Frame) {
+		s.Write(f.Raw[:len(f.Raw)/2])
+		s.End()
+	})
+}
+
+// GarbleFrame spoils the frame after n whole ones; the rest of the watch follows
+// as it is.
+func GarbleFrame(n int) Action {
+	return Frames(func(s *Stream, i int, f *Frame) {
+		if i == n {
+			for j := 8; j < len(f.Raw)-1; j += 3 {
+				f.Raw[j] ^= 0x5a
+			}
+		}
+		s.Send(f)
+	})
+}
+
+// EndAfter ends a watch in good order after n frames.
+func EndAfter(n int) Action { return after(n, func(s *Stream, _ *Frame) { s.End() }) }
+
+// ErrorEvent ends a watch with an ERROR event in the place of the frame after n
+// others.
+func ErrorEvent(n int, err apierrors.APIStatus) Action {
+	return after(n, func(s *Stream, _ *Frame) {
+		s.Error(err)
+		s.End()
+	})
+}
+
+// StallAfter sends nothing more of a watch after n frames, though the connection
+// lives, until the rule is removed. Then it breaks.
+func StallAfter(n int) Action {
+	return after(n, func(s *Stream, _ *Frame) {
+		s.Wait()
+		s.Abort()
+	})
+}
+
+// Twice sends every frame twice.
+func Twice() Action {
+	return Frames(func(s *Stream, _ int, f *Frame) {
+		s.Send(f)
+		s.Send(f)
+	})
+}
+
+// DropBookmarks leaves bookmarks out; all of them, or all but the one that ends
+// the initial events.
+func DropBookmarks(all bool) Action {
+	return Frames(func(s *Stream, _ int, f *Frame) {
+		if f.Type != "BOOKMARK" || !all && f.EndsInitialEvents() {
+			s.Send(f)
+		}
+	})
+}
+
+// BookmarkAfter puts a bookmark of an invented version after n frames.
+func BookmarkAfter(n int, version string) Action {
+	return Frames(func(s *Stream, i int, f *Frame) {
+		s.Send(f)
+		if i == n {
+			s.Bookmark(version)
+		}
+	})
+}
