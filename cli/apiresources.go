@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,9 +86,7 @@ func (g *globals) listResources(ctx context.Context, clusters []*cluster.Cluster
 	err := g.screen.print(true, func(w io.Writer) {
 		switch {
 		case output == "json":
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			_ = e.Encode(list) // plain strings
+			encodeJSON(w, "  ", list)
 		case len(list) > 0:
 			if output == "name" {
 				t.columns = nil

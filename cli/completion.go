@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/cli/internal/plain"
 	"github.com/tidings-io/tidings/cluster"
 )
 
@@ -75,7 +76,9 @@ func (g *globals) completeResources(cmd *cobra.Command, _ []string, typed string
 				name = r.String()
 			}
 			seen[name] = true
-			out = append(out, cobra.CompletionWithDesc(before+name, r.Kind+" "+r.GroupVersion().String()))
+			if name == plain.Line(name) {
+				out = append(out, cobra.CompletionWithDesc(before+name, plain.Line(r.Kind+" "+r.GroupVersion().String())))
+			}
 		}
 	})
 	return out, cobra.ShellCompDirectiveNoFileComp
@@ -122,7 +125,10 @@ func (g *globals) names(ctx context.Context, c *cluster.Cluster, resource, names
 	}
 	var out []string
 	for _, item := range page.Items {
-		out = append(out, item.Name)
+		// What a shell could not show, or not type, is nothing to offer.
+		if item.Name == plain.Line(item.Name) {
+			out = append(out, item.Name)
+		}
 	}
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
@@ -262,9 +264,9 @@ func (get *getter) printNames(w io.Writer, batches []batch) {
 	for _, b := range batches {
 		for _, u := range b.objects {
 			if get.many {
-				fmt.Fprint(w, b.cluster, "\t")
+				fmt.Fprint(w, plain.Line(b.cluster), "\t")
 			}
-			fmt.Fprintln(w, b.kind+"/"+u.GetName())
+			fmt.Fprintln(w, plain.Line(b.kind+"/"+u.GetName()))
 		}
 	}
 }

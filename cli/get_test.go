@@ -192,7 +192,7 @@ func TestGetShowsTheServersTable(t *testing.T) {
 		t.Error(errs)
 	}
 	out, _, _ = runIn(t.Context(), "get", "widgets", "-o", "wide", "--kubeconfig", file)
-	check(t, out, "NAME SIZE NOTE", "w1 1234567 two words[31m", "w2 <none> <none>")
+	check(t, out, "NAME SIZE NOTE", `w1 1234567 two words\x1b[31m`, "w2 <none> <none>")
 }
 
 // Whatever a server answers, get ends in good order with output or an error.

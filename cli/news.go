@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/cli/internal/diff"
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 // news is one event as it is to be printed.
@@ -72,6 +72,7 @@ func (l *newsLine) of(n news) string {
 	}
 	var b strings.Builder
 	for i, text := range []string{n.cluster, n.event, n.kind, name} {
+		text = plain.Line(text)
 		if text == "" {
 			continue
 		}
@@ -83,7 +84,7 @@ func (l *newsLine) of(n news) string {
 		b.WriteString(text + pad)
 	}
 	// A fixed width for the time keeps the last column straight.
-	fmt.Fprintf(&b, "%-20s  %s", created, n.meta.GetResourceVersion())
+	fmt.Fprintf(&b, "%-20s  %s", created, plain.Line(n.meta.GetResourceVersion()))
 	return b.String()
 }
 
@@ -159,9 +160,7 @@ func writeDiff(w io.Writer, s *screen, n news) {
 
 // writeJSON writes one JSON object on a line of its own.
 func writeJSON(w io.Writer, n news) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(struct {
+	encodeJSON(w, "", struct {
 		Type    string                     `json:"type"`
 		Cluster string                     `json:"cluster,omitempty"`
 		Object  *unstructured.Unstructured `json:"object"`
@@ -178,5 +177,5 @@ func writeYAML(w io.Writer, n news) {
 	if n.cluster != "" {
 		head += " in cluster " + n.cluster
 	}
-	fmt.Fprintf(w, "---\n# %s\n%s", head, text)
+	fmt.Fprintf(w, "---\n# %s\n%s", plain.Line(head), text)
 }

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 // printObjects writes objects as JSON or YAML: one by itself, or a List, as
@@ -27,8 +30,15 @@ func printObjects(w io.Writer, batches []batch, single bool, output string) {
 		_, _ = w.Write(text)
 		return
 	}
-	e := json.NewEncoder(w)
+	encodeJSON(w, "    ", v)
+}
+
+// encodeJSON writes what came as JSON as JSON, which fails for no value.
+func encodeJSON(w io.Writer, indent string, v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "    ")
+	e.SetIndent("", indent)
 	_ = e.Encode(v)
+	_, _ = w.Write(plain.JSON(b.Bytes()))
 }

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
 
+	"github.com/tidings-io/tidings/cli/internal/plain"
+
 	// kubeconfig users that log in through plugins
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 )
@@ -62,7 +64,7 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user knows: the interrupt was theirs.
 		return 130
 	}
-	fmt.Fprintln(streams.Err, "error:", brief(err))
+	fmt.Fprintln(streams.Err, "error:", plain.Text(brief(err)))
 	return 1
 }
 

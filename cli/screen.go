@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 // screen writes a command's output, remarks and progress without mixing them up.
@@ -55,7 +57,7 @@ func (s *screen) say(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
-	fmt.Fprintln(s.streams.Err, text)
+	fmt.Fprintln(s.streams.Err, plain.Text(text))
 }
 
 // remarks is a writer of whole lines to Err.
@@ -80,7 +82,7 @@ func (s *screen) showProgress(text string) {
 	defer s.mu.Unlock()
 	s.wipe()
 	if text != "" {
-		fmt.Fprint(s.streams.Err, text)
+		fmt.Fprint(s.streams.Err, plain.Line(text))
 		s.progress = true
 	}
 }

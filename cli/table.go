@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tidings-io/tidings/cli/internal/plain"
 	"github.com/tidings-io/tidings/kubeapi/table"
 )
 
@@ -27,7 +28,7 @@ func (g *grid) write(w io.Writer) {
 			if i > 0 {
 				fmt.Fprint(tw, "\t")
 			}
-			fmt.Fprint(tw, oneLine(c))
+			fmt.Fprint(tw, plain.Line(c))
 		}
 		fmt.Fprintln(tw)
 	}
@@ -38,19 +39,6 @@ func (g *grid) write(w io.Writer) {
 		line(row)
 	}
 	tw.Flush()
-}
-
-// oneLine keeps what would break a table, or a terminal, out of a cell.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f':
-			return ' '
-		case r < ' ' || r == 0x7f:
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // row is a line of a table and the object it is of.

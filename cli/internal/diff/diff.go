@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 // Op is what happened to a field; it is the sign that its line begins with.
@@ -70,7 +72,7 @@ func (p path) String() string {
 				s += "[" + strconv.Quote(step) + "]"
 			}
 		default:
-			s += fmt.Sprint("[", step, "]")
+			s += plain.Line(fmt.Sprint("[", step, "]"))
 		}
 	}
 	return s

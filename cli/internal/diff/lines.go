@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/tidings-io/tidings/cli/internal/plain"
 )
 
 const (
@@ -37,9 +39,9 @@ func (c Change) Lines() []string {
 	return []string{head + " " + show(c.Old) + " → " + show(c.New)}
 }
 
-// plain is a string that needs no quotes to be told from what is around it, nor
+// bare is a string that needs no quotes to be told from what is around it, nor
 // from a number.
-var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9._/:@+-]*$|^\d[\d.]*[A-Za-z-][A-Za-z0-9._/:@+-]*$|^\d+\.\d+\.[\d.]+$`)
+var bare = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9._/:@+-]*$|^\d[\d.]*[A-Za-z-][A-Za-z0-9._/:@+-]*$|^\d+\.\d+\.[\d.]+$`)
 
 // show writes a value in one line.
 func show(v any) string {
@@ -47,7 +49,7 @@ func show(v any) string {
 	case Hidden:
 		return fmt.Sprintf("(%d bytes)", int(v))
 	case string:
-		if plain.MatchString(v) && v != "true" && v != "false" && v != "null" {
+		if bare.MatchString(v) && v != "true" && v != "false" && v != "null" {
 			return cut(v)
 		}
 	}
@@ -80,12 +82,7 @@ func withoutNulls(v any) any {
 
 // cut shortens what is long and takes out what could trouble a terminal.
 func cut(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
+	s = plain.Line(s)
 	if runes := []rune(s); len(runes) > long {
 		return fmt.Sprintf("%s… (%d characters)", string(runes[:long]), len(runes))
 	}
