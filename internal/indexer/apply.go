@@ -24,8 +24,15 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	pending := false // there is something to publish for those who follow
+	var arrivals arrivals
 	for i := range deltas {
-		d := &deltas[i]
+		if i%len(arrivals) == 0 {
+			n := min(len(arrivals), len(deltas)-i)
+			look(ix, &arrivals, n, func(j int) (T, bool) {
+				return deltas[i+j].Object, deltas[i+j].List == nil && deltas[i+j].Type != delta.Sync
+			})
+		}
+		d, is := &deltas[i], &arrivals[i%len(arrivals)]
 		if pending && len(ix.events) >= publishAt {
 			ix.publish(changelog.Changes)
 			pending = false
@@ -56,8 +63,7 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 				ix.publish(changelog.Changes)
 			}
 			ix.scopes.vanish(d.List.Namespace)
-			ix.relist++ // which has seen nothing
-			ix.sweep(d.List.Namespace)
+			ix.sweep(d.List.Namespace) // of what no list has
 			ix.rv, ix.synced = ix.scopes.version(), false
 			ix.publish(changelog.Emptied)
 			pending = false
@@ -65,9 +71,9 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 		case delta.Bookmark:
 			ix.advance(d.List.Namespace, object.Version(d.List.ResourceVersion))
 		case delta.Deleted:
-			ix.remove(d.Object)
+			ix.remove(d.Object, is)
 		default:
-			ix.set(d.Object, d.Type == delta.Updated)
+			ix.set(d.Object, is, d.Type == delta.Updated)
 		}
 		if d.Quiet {
 			ix.hush(told)
@@ -88,7 +94,7 @@ func (ix *Indexer[T]) Empty() {
 	ix.order.Scan(func(s *slot[T]) bool {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
-		ix.mark(s, &version[T]{deleted: true})
+		ix.mark(s, &version[T]{from: gone})
 		return true
 	})
 	ix.slots.Clear()
@@ -106,12 +112,11 @@ func (ix *Indexer[T]) Empty() {
 
 // set makes o the newest version of itself. Before the first list the store
 // cannot know whether an object is new; then the source's word counts.
-func (ix *Indexer[T]) set(o T, updated bool) {
-	rv := object.Version(o.GetResourceVersion())
-	s := ix.lookup(o)
+func (ix *Indexer[T]) set(o T, is *arrival, updated bool) {
+	s := ix.lookup(is)
 	if s == nil {
-		ix.advance(o.GetNamespace(), rv)
-		ix.insert(o)
+		ix.advance(is.namespace, is.number)
+		ix.insert(o, is)
 		event := Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv}
 		if updated && !ix.synced && !ix.literal {
 			event.Type = Updated
@@ -119,18 +124,18 @@ func (ix *Indexer[T]) set(o T, updated bool) {
 		ix.events = append(ix.events, event)
 		return
 	}
-	old := s.newest.Load().object
-	if !newer(old, rv) && (same(old, o) || stale(old, o, rv)) {
+	if held := s.newest.Load(); same(s, held, o, is) || stale(s, held, is) {
 		return // told already
 	}
-	ix.advance(o.GetNamespace(), rv)
-	ix.change(s, old, o)
+	ix.advance(is.namespace, is.number)
+	ix.change(s, o, is)
 }
 
-// change puts o in the place of old. Another uid is another object: the
+// change puts o in the place of what there is. Another uid is another object: the
 // old one goes, unseen, before the new one comes.
-func (ix *Indexer[T]) change(s *slot[T], old, o T) {
-	if old.GetUID() != o.GetUID() {
+func (ix *Indexer[T]) change(s *slot[T], o T, is *arrival) {
+	old := s.newest.Load().object
+	if s.uid != is.uid {
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: old, Old: old, ResourceVersion: ix.rv, Unseen: true},
 			Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv})
 	} else {
@@ -140,25 +145,26 @@ func (ix *Indexer[T]) change(s *slot[T], old, o T) {
 	ix.account(o, 1)
 	ix.account(old, -1)
 	ix.reindex(s, old, o, true, true)
-	ix.mark(s, &version[T]{object: o})
+	s.uid = is.uid
+	ix.mark(s, &version[T]{object: o, number: is.number})
 }
 
 // remove takes o out of the store.
-func (ix *Indexer[T]) remove(o T) {
-	s := ix.lookup(o)
+func (ix *Indexer[T]) remove(o T, is *arrival) {
+	s := ix.lookup(is)
 	if s == nil {
-		ix.advance(o.GetNamespace(), object.Version(o.GetResourceVersion()))
+		ix.advance(is.namespace, is.number)
 		if !ix.synced || ix.literal { // it was there before the store began to look
 			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, ResourceVersion: ix.rv})
 		}
 		return
 	}
-	old, rv := s.newest.Load().object, object.Version(o.GetResourceVersion())
-	if stale(old, o, rv) {
+	held := s.newest.Load()
+	if stale(s, held, is) {
 		return
 	}
-	ix.advance(o.GetNamespace(), rv)
-	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
+	ix.advance(is.namespace, is.number)
+	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: held.object, ResourceVersion: ix.rv})
 	ix.drop(s)
 }
 
@@ -171,17 +177,22 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 		initial = ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
 		ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
 	}
-	ix.relist++
-	for _, o := range list.Items {
-		s := ix.lookup(o)
+	var arrivals arrivals
+	for i, o := range list.Items {
+		if i%len(arrivals) == 0 {
+			n := min(len(arrivals), len(list.Items)-i)
+			look(ix, &arrivals, n, func(j int) (T, bool) { return list.Items[i+j], true })
+		}
+		is := &arrivals[i%len(arrivals)]
+		s := ix.lookup(is)
 		if s == nil {
-			ix.insert(o).seen = ix.relist
+			ix.insert(o, is).listed = true
 			ix.events = append(ix.events, Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv, Initial: initial})
 			continue
 		}
-		s.seen = ix.relist
-		if old := s.newest.Load().object; !same(old, o) {
-			ix.change(s, old, o)
+		s.listed = true
+		if !same(s, s.newest.Load(), o, is) {
+			ix.change(s, o, is)
 		}
 	}
 	changed := ix.events
@@ -194,13 +205,14 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 	}
 }
 
-// sweep drops everything in a scope that the present relist has not seen.
+// sweep drops everything in a scope that the present list does not have.
 func (ix *Indexer[T]) sweep(namespace string) {
 	var gone []*slot[T]
 	missing := func(s *slot[T]) bool {
-		if s.seen != ix.relist {
+		if !s.listed {
 			gone = append(gone, s)
 		}
+		s.listed = false
 		return true
 	}
 	if prefix := object.Key(namespace, ""); prefix == "" {
@@ -216,9 +228,9 @@ func (ix *Indexer[T]) sweep(namespace string) {
 }
 
 // insert makes a slot for an object that has none.
-func (ix *Indexer[T]) insert(o T) *slot[T] {
-	s := &slot[T]{key: object.Key(o.GetNamespace(), o.GetName())}
-	ix.mark(s, &version[T]{object: o})
+func (ix *Indexer[T]) insert(o T, is *arrival) *slot[T] {
+	s := &slot[T]{key: object.Key(is.namespace, is.name), uid: is.uid}
+	ix.mark(s, &version[T]{object: o, number: is.number})
 	ix.account(o, 1)
 	ix.slots.Store(s.key, s)
 	ix.order.Set(s)
@@ -234,19 +246,19 @@ func (ix *Indexer[T]) drop(s *slot[T]) {
 	ix.account(held, -1)
 	var none T
 	ix.reindex(s, held, none, true, false)
-	ix.mark(s, &version[T]{deleted: true})
+	ix.mark(s, &version[T]{from: gone})
 	ix.slots.Delete(s.key)
 	ix.order.Delete(s)
 	ix.reshaped = true
 }
 
 // lookup finds the slot of an object without making a string of its key.
-func (ix *Indexer[T]) lookup(o T) *slot[T] {
+func (ix *Indexer[T]) lookup(is *arrival) *slot[T] {
 	ix.scratch = ix.scratch[:0]
-	if ns := o.GetNamespace(); ns != "" {
-		ix.scratch = append(append(ix.scratch, ns...), '/')
+	if is.namespace != "" {
+		ix.scratch = append(append(ix.scratch, is.namespace...), '/')
 	}
-	ix.scratch = append(ix.scratch, o.GetName()...)
+	ix.scratch = append(ix.scratch, is.name...)
 	s, _ := ix.slots.Load(unsafe.String(unsafe.SliceData(ix.scratch), len(ix.scratch)))
 	return s
 }
@@ -261,21 +273,4 @@ func (ix *Indexer[T]) account(o T, sign int64) {
 func (ix *Indexer[T]) advance(namespace string, rv uint64) {
 	ix.scopes.advance(namespace, rv)
 	ix.rv = ix.scopes.version()
-}
-
-// newer says that version is is certainly later than the one held: which nearly
-// all are, and which is quicker to find out than that they are not.
-func newer[T object.Object](held T, is uint64) bool {
-	was := object.Version(held.GetResourceVersion())
-	return 0 < was && was < is
-}
-
-// same says that a and b are one version of one object.
-func same[T object.Object](a, b T) bool {
-	return a.GetResourceVersion() == b.GetResourceVersion() && a.GetResourceVersion() != "" && a.GetUID() == b.GetUID()
-}
-
-// stale says that o, of version is, is an earlier state of the very object held.
-func stale[T object.Object](held, o T, is uint64) bool {
-	return is != 0 && object.Version(held.GetResourceVersion()) > is && held.GetUID() == o.GetUID()
 }

@@ -15,6 +15,7 @@
 package indexer
 
 import (
+	"hash/maphash"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -105,7 +106,6 @@ type Indexer[T object.Object] struct {
 	order    *btree.BTreeG[*slot[T]]
 	reshaped bool // order differs from the current View's
 	hidden   bool // the current View is a stand-in that nobody can pin
-	relist   uint64
 	epoch    uint64
 	scopes   scopes
 	rv       uint64 // of the scope that is furthest behind
@@ -115,6 +115,7 @@ type Indexer[T object.Object] struct {
 	live     []*hold    // of superseded views that somebody has pinned, oldest first
 	trailing map[*slot[T]]struct{}
 	scratch  []byte
+	seed     maphash.Seed // of uids
 	indexes  []*index[T]
 	was, is  []string // values of indexes
 }
@@ -128,6 +129,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		same:     opts.Same,
 		literal:  opts.Literal,
 		trailing: map[*slot[T]]struct{}{},
+		seed:     maphash.MakeSeed(),
 		scopes:   newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
@@ -142,7 +144,7 @@ func newOrder[T object.Object]() *btree.BTreeG[*slot[T]] {
 // Get returns the newest version of the object with the given key.
 func (ix *Indexer[T]) Get(key string) (T, bool) {
 	if s, ok := ix.slots.Load(key); ok {
-		if v := s.newest.Load(); !v.deleted {
+		if v := s.newest.Load(); !v.deleted() {
 			return v.object, true
 		}
 	}

@@ -44,9 +44,9 @@ func (ix *Indexer[T]) hush(n int) {
 
 // mark makes v the newest version of s from the next View on.
 func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
-	v.epoch = ix.epoch + 1
+	v.from |= 2 * (ix.epoch + 1)
 	previous := s.newest.Load()
-	if previous != nil && previous.epoch == v.epoch {
+	if previous != nil && previous.epoch() == v.epoch() {
 		previous = previous.older.Load() // no View ever saw that one
 	} else {
 		ix.touched = append(ix.touched, s)
@@ -118,7 +118,7 @@ func (ix *Indexer[T]) supersede(previous *hold) {
 	for _, s := range ix.touched {
 		// Of an object that is gone nothing is left but for who sees it, and it
 		// goes with him.
-		if ix.cut(s) && !s.newest.Load().deleted {
+		if ix.cut(s) && !s.newest.Load().deleted() {
 			ix.trailing[s] = struct{}{}
 		} else {
 			delete(ix.trailing, s)
@@ -143,13 +143,13 @@ func (ix *Indexer[T]) cut(s *slot[T]) bool {
 	for v := keeper.older.Load(); v != nil; v = v.older.Load() {
 		// v is seen by the views from its own epoch up to that of the version
 		// in front of it.
-		for next >= 0 && ix.live[next].epoch >= keeper.epoch {
+		for next >= 0 && ix.live[next].epoch >= keeper.epoch() {
 			next--
 		}
 		if next < 0 {
 			break
 		}
-		if ix.live[next].epoch >= v.epoch {
+		if ix.live[next].epoch >= v.epoch() {
 			keeper.older.Store(v)
 			keeper = v
 		}

@@ -85,13 +85,13 @@ func (v *View[T]) Len() int { return v.order.Len() }
 func (v *View[T]) Get(key string) (T, bool) {
 	if s, ok := v.ix.slots.Load(key); ok {
 		if version := s.at(v.epoch); version != nil {
-			return version.object, !version.deleted
+			return version.object, !version.deleted()
 		}
 	}
 	// Not there now, or another object under the same key: it may still have
 	// been there then.
 	if s, ok := v.order.Get(&slot[T]{key: key}); ok {
-		if version := s.at(v.epoch); version != nil && !version.deleted {
+		if version := s.at(v.epoch); version != nil && !version.deleted() {
 			return version.object, true
 		}
 	}
@@ -105,24 +105,37 @@ func (v *View[T]) Get(key string) (T, bool) {
 type slot[T object.Object] struct {
 	key    string
 	newest atomic.Pointer[version[T]]
-	// seen is the number of the last relist that held the object. Only the
-	// writer reads or writes it.
-	seen uint64
+	// The writer's own: the uid of the newest version, and whether the list that
+	// is being applied has the object.
+	uid    uint64
+	listed bool
 }
 
 // version is one state of an object.
 type version[T object.Object] struct {
-	object  T
-	epoch   uint64 // of the first View that has it
-	deleted bool
-	older   atomic.Pointer[version[T]]
+	object T
+	// from is twice the epoch of the first View that has it, plus gone if there is
+	// no object any more.
+	from uint64
+	// number is the resourceVersion of the object: whoever compares versions need
+	// not touch objects that have long left the processor's caches.
+	number uint64
+	older  atomic.Pointer[version[T]]
 }
+
+const gone = 1
+
+// epoch is that of the first View that has the version.
+func (v *version[T]) epoch() uint64 { return v.from / 2 }
+
+// deleted says that from this version on there is no object.
+func (v *version[T]) deleted() bool { return v.from&gone != 0 }
 
 // at is the version that a View of the given epoch sees, or nil if the object
 // is younger than that.
 func (s *slot[T]) at(epoch uint64) *version[T] {
 	v := s.newest.Load()
-	for v != nil && v.epoch > epoch {
+	for v != nil && v.epoch() > epoch {
 		v = v.older.Load()
 	}
 	return v

@@ -45,14 +45,14 @@ func (w *walk[T]) flush() bool {
 		versions[i] = s.newest.Load()
 	}
 	for i := range slots {
-		epochs[i] = versions[i].epoch
+		epochs[i] = versions[i].epoch()
 	}
 	for i, s := range slots {
 		version := versions[i]
 		if epochs[i] > w.epoch {
 			version = s.at(w.epoch)
 		}
-		if version != nil && !version.deleted && !w.yield(s.key, version.object) {
+		if version != nil && !version.deleted() && !w.yield(s.key, version.object) {
 			w.over = true
 			return false
 		}
