@@ -319,10 +319,10 @@ func (f followed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at
 	f.Run(ctx, drain, func(e processor.Event[S]) bool {
 		*at = EventType(e.Type)
 		switch {
+		case e.Type == processor.Updated && to.Update != nil: // nearly always
+			to.Update(expand(e.Old), expand(e.Object))
 		case e.Type == processor.Added && to.Add != nil:
 			to.Add(expand(e.Object), e.Initial)
-		case e.Type == processor.Updated && to.Update != nil:
-			to.Update(expand(e.Old), expand(e.Object))
 		case e.Type == processor.Sync && to.Update != nil:
 			obj := expand(e.Object)
 			to.Update(obj, obj)

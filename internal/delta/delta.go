@@ -89,24 +89,25 @@ const (
 	pause  = 100 * time.Microsecond
 )
 
-// Push appends deltas. It does not wait for the popper, but takes its time when
-// much is queued. After Close it does nothing.
-func (q *Queue[T]) Push(deltas ...Delta[T]) {
+// Push appends deltas and returns how many are queued now. It does not wait for
+// the popper, but takes its time when much is queued. After Close it does nothing.
+func (q *Queue[T]) Push(deltas ...Delta[T]) (queued int) {
 	q.mu.Lock()
 	if !q.closed {
 		q.items = append(q.items, deltas...)
 	}
-	waiting, full := q.waiting, len(q.items) >= plenty
+	waiting, queued := q.waiting, len(q.items)
 	q.waiting = false
 	q.mu.Unlock()
 	if waiting {
 		q.signal()
 	}
-	if full {
+	if queued >= plenty {
 		if runtime.Gosched(); q.Len() >= plenty {
 			time.Sleep(pause)
 		}
 	}
+	return queued
 }
 
 // A queue keeps the room it has come to need. Room for more than this many deltas

@@ -80,11 +80,14 @@ func (b *Board) Note(change func(*Status)) {
 	}
 }
 
-// heard notes what an event of a watch tells. It is done for each of them, and
+// heard notes what an event of a watch tells, which came at that time or, in a
+// rush, a few events later. It is done for each of them, and
 // changes nothing that anybody waits for.
-func (b *Board) heard(version string) {
-	now := time.Now()
+func (b *Board) heard(version string, at time.Time) {
 	b.mu.Lock()
-	b.status.ResourceVersion, b.status.Contact = version, now
+	b.status.ResourceVersion = version
+	if at.After(b.status.Contact) {
+		b.status.Contact = at
+	}
 	b.mu.Unlock()
 }
