@@ -100,19 +100,23 @@ func plainStatus(code int32, reason metav1.StatusReason, message string) *apierr
 
 // fail answers with an error, in the form that the client asked for if that can
 // be.
-func (c *call) fail(err error) {
-	s := c.statusOf(err)
+func (c *call) fail(err error) { WriteStatus(c.w, c.r, c.statusOf(err)) }
+
+// WriteStatus answers a request with a Status, in the form that the client asked
+// for, or as JSON if that cannot be, as kube-apiserver does. s.Code is the
+// answer's.
+func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
-		c.w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
 	}
-	_, info, refused := negotiation.NegotiateOutputMediaType(c.r, scheme.Codecs, negotiation.DefaultEndpointRestrictions)
+	_, info, refused := negotiation.NegotiateOutputMediaType(r, scheme.Codecs, negotiation.DefaultEndpointRestrictions)
 	if refused != nil {
-		c.w.Header().Set("Content-Type", "application/json")
-		c.w.WriteHeader(int(s.Code))
-		_, _ = c.w.Write(indented(marshal(s)))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(s.Code))
+		_, _ = w.Write(indented(marshal(s)))
 		return
 	}
-	c.w.Header().Set("Content-Type", info.MediaType)
-	c.w.WriteHeader(int(s.Code))
-	_ = info.Serializer.Encode(s, c.w) // a client that is gone is none of our business
+	w.Header().Set("Content-Type", info.MediaType)
+	w.WriteHeader(int(s.Code))
+	_ = info.Serializer.Encode(s, w) // a client that is gone is none of our business
 }

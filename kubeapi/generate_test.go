@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tidings-io/tidings/internal/controlplane"
 )
 
 // population is what there is in the cluster, and what happens to it.
@@ -47,7 +49,7 @@ func (k thing) path(namespace, name string) string {
 const example = "/apis/kubeapi.example.com/v1"
 
 var (
-	spaces = []string{"default", "kubeapi-a", "kubeapi-b"}
+	spaces = []string{"default", "kubeapi-a", controlplane.Namespace}
 	labels = []string{"red", "green", "blue"}
 )
 
@@ -108,9 +110,9 @@ func populate(tb testing.TB, admin *api) *population {
 	tb.Helper()
 	p := &population{TB: tb, admin: admin}
 	for _, name := range spaces[1:] {
-		admin.do("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		_, _ = admin.write("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name)) // or it is there
 		// There is no controller to make it, and pods are not admitted without.
-		admin.do("POST", "/api/v1/namespaces/"+name+"/serviceaccounts", `{"metadata":{"name":"default"}}`)
+		_, _ = admin.write("POST", "/api/v1/namespaces/"+name+"/serviceaccounts", `{"metadata":{"name":"default"}}`)
 	}
 	_, _ = admin.write("POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`)
 	admin.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition("gadgets", "Gadget", "Namespaced"))

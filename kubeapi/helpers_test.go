@@ -84,7 +84,11 @@ func start(tb testing.TB, config *rest.Config, mo mirror.Options, so server.Opti
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
 	r := &rig{TB: tb, mirror: m, theirs: theirs}
-	r.ours = newAPI(tb, &rest.Config{Host: "http://" + l.Addr().String(), QPS: -1})
+	scheme := "http://"
+	if so.TLS != nil {
+		scheme = "https://"
+	}
+	r.ours = newAPI(tb, &rest.Config{Host: scheme + l.Addr().String(), QPS: -1})
 	r.stop = sync.OnceFunc(func() {
 		r.ours.client.CloseIdleConnections()
 		cancel()

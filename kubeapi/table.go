@@ -98,11 +98,14 @@ func (t *tableMaker) table(meta metav1.ListMeta, found []*mirror.Object, headed 
 	} else {
 		out = append(out, "null"...)
 	}
-	out = append(out, `,"rows":[`...)
 	rows, err := t.rows(found)
 	if err != nil {
 		return nil, err
 	}
+	if len(rows) == 0 && t.NullIfEmpty() {
+		return append(out, `,"rows":null}`...), nil
+	}
+	out = append(out, `,"rows":[`...)
 	now := time.Now()
 	for i, r := range rows {
 		if i > 0 {

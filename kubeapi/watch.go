@@ -19,15 +19,15 @@ import (
 
 // watch answers with what happens.
 func (c *call) watch(options *internalversion.ListOptions) error {
-	if _, err := negotiation.NegotiateOutputMediaTypeStream(c.r, scheme.Codecs, restrictions{c.kind}); err != nil {
-		return err
+	version, err := parseVersion(options.ResourceVersion)
+	if err != nil {
+		return plainStatus(http.StatusInternalServerError, "", err.Error())
 	}
 	if err := c.tableOptions(); err != nil {
 		return err
 	}
-	version, err := parseVersion(options.ResourceVersion)
-	if err != nil {
-		return plainStatus(http.StatusInternalServerError, "", err.Error())
+	if _, err := negotiation.NegotiateOutputMediaTypeStream(c.r, scheme.Codecs, restrictions{c.kind}); err != nil {
+		return err
 	}
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	match := mirror.Exact // the changes behind the version

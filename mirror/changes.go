@@ -29,7 +29,8 @@ func (c *Changes) Version() uint64 { return c.keeper.version() }
 // told as Added events and closed by a Synced one. With [Exact] it begins behind
 // the version and tells no state; the error is an [*Error] of reason [Expired] if
 // the mirror does not know any more what happened since. A version that is of the
-// future is allowed: what happens up to it is not told.
+// future is allowed: what happens up to it is not told. Version 0 begins with
+// what comes next.
 func (m *Mirror) Changes(ctx context.Context, q Query, match Match, version uint64) (*Changes, error) {
 	need := match
 	if match == Exact {
@@ -68,18 +69,18 @@ func (m *Mirror) Changes(ctx context.Context, q Query, match Match, version uint
 }
 
 // since follows what happens behind a version; ahead says that the mirror has
-// not come to it.
+// not come to it. Version 0 is that which it is at.
 func (k *keeper) since(ctx context.Context, version uint64) (events iter.Seq[informer.Event[*Object]], ahead bool, err error) {
 	for range 100 { // it fails only if the informer lists anew at this very moment
-		from := version
-		if ahead = k.version() < version; ahead {
-			from = k.version()
+		from, now := version, k.version()
+		if ahead = now < version; ahead || version == 0 {
+			from = now
 		}
 		events, err = k.informer.EventsSince(ctx, decimal(from), followOptions...)
 		if err == nil {
 			return events, ahead, nil
 		}
-		if !ahead {
+		if !ahead && version != 0 {
 			break
 		}
 	}

@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -131,18 +129,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		failWith(w, err)
 		return
 	}
-	status := statusOf(err)
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
-	}
-	body, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // plain types
-	}
-	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(int(status.Code))
-	_, _ = w.Write(append(body, '\n'))
+	kubeapi.WriteStatus(w, r, statusOf(err))
 }
 
 // statusOf is what the Kubernetes API says instead of an error.

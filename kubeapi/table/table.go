@@ -17,7 +17,12 @@ type Printer struct {
 	cells       func(*object) ([]any, error)
 	completed   func(*object) []metav1.TableRowCondition // nil: no row has conditions
 	orderedFrom int                                      // 0: a list stays in order; else the column that orders it
+	standard    bool                                     // upstream has no printer of the kind's own
 }
+
+// NullIfEmpty says that the API server tells the rows of a table without any as
+// null, and not as an empty list: it does for kinds that it has no printer for.
+func (p *Printer) NullIfEmpty() bool { return p.standard }
 
 // For returns the printer of a kind. crd is what the kind's
 // CustomResourceDefinition says of columns, see [ColumnsOf]; nil if the kind has
@@ -113,6 +118,7 @@ type kind struct {
 	columns     []column
 	completed   func(*object) []metav1.TableRowCondition
 	orderedFrom int
+	standard    bool
 }
 
 // column is a column of a kind that is built in.
@@ -146,7 +152,7 @@ func doc(of interface{ SwaggerDoc() map[string]string }, field string) string {
 }
 
 func (k kind) printer() *Printer {
-	p := &Printer{completed: k.completed, orderedFrom: k.orderedFrom}
+	p := &Printer{completed: k.completed, orderedFrom: k.orderedFrom, standard: k.standard}
 	for _, c := range k.columns {
 		if c.Name != "" { // a cell without a column, see IPAddress
 			p.columns = append(p.columns, c.TableColumnDefinition)
@@ -186,17 +192,17 @@ var (
 		metav1.TableColumnDefinition{Name: "Created At", Type: "date", Description: doc(metav1.ObjectMeta{}, "creationTimestamp")},
 		func(o *object) any { return moment(o.get("metadata.creationTimestamp")).UTC().Format(time.RFC3339) },
 	}
-	fallback = kind{columns: []column{name, created}}.printer()
+	fallback = kind{columns: []column{name, created}, standard: true}.printer()
 )
 
 // plain are the kinds of which upstream too shows no more than of any other.
 func plain() []kind {
 	only := []column{name, created}
 	return []kind{
-		{group: "", kind: "LimitRange", columns: only},
-		{group: "rbac.authorization.k8s.io", kind: "Role", columns: only},
-		{group: "rbac.authorization.k8s.io", kind: "ClusterRole", columns: only},
-		{group: "storage.k8s.io", kind: "CSIStorageCapacity", columns: only},
-		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", columns: only},
+		{group: "", kind: "LimitRange", columns: only, standard: true},
+		{group: "rbac.authorization.k8s.io", kind: "Role", columns: only, standard: true},
+		{group: "rbac.authorization.k8s.io", kind: "ClusterRole", columns: only, standard: true},
+		{group: "storage.k8s.io", kind: "CSIStorageCapacity", columns: only, standard: true},
+		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", columns: only, standard: true},
 	}
 }
