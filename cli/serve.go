@@ -28,6 +28,8 @@ func newServe(g *globals) *cobra.Command {
 		resources []string
 		retain    int
 		unread    time.Duration
+		backlog   int
+		pages     time.Duration
 		pass      bool
 		admit     admission
 	)
@@ -84,11 +86,17 @@ namespaces that they may read.`,
 			if retain < 0 {
 				return fmt.Errorf("--retain %d: a number of changes is wanted", retain)
 			}
+			if backlog < 0 {
+				return fmt.Errorf("--backlog %d: a number of events is wanted", backlog)
+			}
+			if pages < 0 {
+				return fmt.Errorf("--page-ttl %s: a time is wanted, such as 5m", pages)
+			}
 			if err := admit.check(g); err != nil {
 				return err
 			}
 			return g.serve(cmd.Context(), listen, &admit,
-				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Logger: g.log},
+				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Backlog: backlog, PageTTL: pages, Logger: g.log},
 				server.Options{Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
@@ -97,6 +105,8 @@ namespaces that they may read.`,
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.DurationVar(&unread, "drop-unread-after", time.Hour, "give up what nobody has read or watched for this `time`, until somebody does again; what --resource names is kept; 0: never")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
+	f.IntVar(&backlog, "backlog", 0, "events that may wait for a watch that is read too slowly, before they are folded to the newest of each object (default 5000)")
+	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")
 	admit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)

@@ -41,7 +41,7 @@ func (m *Mirror) Changes(ctx context.Context, q Query, match Match, version uint
 		return nil, err
 	}
 	ctx, stop := either(ctx, k.ctx)
-	events, ahead := k.informer.Events(ctx, followOptions...), false
+	events, ahead := k.informer.Events(ctx, k.following()...), false
 	if match == Exact {
 		if events, ahead, err = k.since(ctx, version); err != nil {
 			stop()
@@ -76,7 +76,7 @@ func (k *keeper) since(ctx context.Context, version uint64) (events iter.Seq[inf
 		if ahead = now < version; ahead || version == 0 {
 			from = now
 		}
-		events, err = k.informer.EventsSince(ctx, decimal(from), followOptions...)
+		events, err = k.informer.EventsSince(ctx, decimal(from), k.following()...)
 		if err == nil {
 			return events, ahead, nil
 		}

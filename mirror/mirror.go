@@ -35,6 +35,9 @@ type Options struct {
 	// Retain is the number of changes of each resource kept for watches that
 	// resume; they keep the objects they tell of in memory. 0 means 2,000.
 	Retain int
+	// Backlog is the number of events that may wait for a slow watch before they
+	// are folded to the newest of each object. 0 means 5,000.
+	Backlog int
 	// Wait is how long a query waits for the first list of a resource. 0 means
 	// 20 seconds.
 	Wait time.Duration
@@ -76,6 +79,9 @@ type Mirror struct {
 func New(opts Options) (*Mirror, error) {
 	if opts.Retain <= 0 {
 		opts.Retain = 2_000
+	}
+	if opts.Backlog <= 0 {
+		opts.Backlog = 5_000
 	}
 	if opts.Wait <= 0 {
 		opts.Wait = 20 * time.Second

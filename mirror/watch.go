@@ -17,10 +17,6 @@ import (
 // to waits for it, before it begins anew instead.
 const catchUp = 2 * time.Second
 
-// maxBacklog is the number of events that may wait for a slow watch before they
-// are folded to the newest of each object.
-const maxBacklog = 5_000
-
 // place is a position in what happened: behind everything up to a version, and
 // as many events more. Changes have versions of their own to resume at; the
 // differences that a relist brings to light have one together, and are counted.
@@ -97,13 +93,13 @@ type watch struct {
 func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], error) {
 	inf := w.keeper.informer
 	have, _ := inf.Seen() // before: it may come to it at any time
-	changes, err := inf.EventsSince(w.ctx, version, followOptions...)
+	changes, err := inf.EventsSince(w.ctx, version, w.keeper.following()...)
 	if errors.Is(err, informer.ErrExpired) && newer(version, have) {
 		// Somebody has read on ahead of this mirror: it may yet come to it.
 		patience, cancel := context.WithTimeout(w.ctx, catchUp)
 		defer cancel()
 		if inf.WaitFor(patience, version) == nil {
-			changes, err = inf.EventsSince(w.ctx, version, followOptions...)
+			changes, err = inf.EventsSince(w.ctx, version, w.keeper.following()...)
 		}
 	}
 	switch {
@@ -117,7 +113,10 @@ func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], err
 	return changes, nil
 }
 
-var followOptions = []informer.FollowOption{informer.WithBookmarks(), informer.FoldAfter(maxBacklog)}
+// following is how watches follow the informer.
+func (k *keeper) following() []informer.FollowOption {
+	return []informer.FollowOption{informer.WithBookmarks(), informer.FoldAfter(k.member.mirror.opts.Backlog)}
+}
 
 // newer says that one decimal number is greater than another.
 func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
@@ -152,7 +151,7 @@ func (w *watch) begin(tell func(Event) bool) {
 	if !tell(start) {
 		return
 	}
-	for e := range w.keeper.informer.Events(w.ctx, followOptions...) {
+	for e := range w.keeper.informer.Events(w.ctx, w.keeper.following()...) {
 		if !w.event(e, tell) {
 			return
 		}
