@@ -57,7 +57,7 @@ func (r *Reviewer) unanswered(ctx context.Context, asking string, err error) err
 	}
 	message := fmt.Sprintf("nothing is shown that the API server of cluster %s cannot be asked about, and it does not answer %s", r.name, asking)
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		message += "; the mirror's own user needs the rights of the ClusterRole system:auth-delegator"
+		message += "; the mirror's own user needs the rights of the ClusterRole system:auth-delegator, and to get the config map kube-system/extension-apiserver-authentication"
 	}
 	out := apierrors.NewServiceUnavailable(message)
 	out.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(max(r.options.Fail, time.Second) / time.Second)}
