@@ -66,6 +66,7 @@ type latest struct {
 type snapshot[T Object] interface {
 	Release()
 	state() (resourceVersion uint64, synced bool)
+	generation() uint64
 	Len() int
 	get(key string) (T, bool)
 	search(Query) iter.Seq[T]
@@ -267,6 +268,8 @@ type view[T, S Object] struct {
 }
 
 func (v view[T, S]) state() (uint64, bool) { return v.ResourceVersion, v.Synced }
+
+func (v view[T, S]) generation() uint64 { return v.Generation }
 
 func (v view[T, S]) get(key string) (T, bool) {
 	obj, ok := v.Get(key)

@@ -74,6 +74,11 @@ func (v *View[T]) Synced() bool {
 	return synced
 }
 
+// Generation says which objects the view sees: views of one informer that have
+// the same see the very same, even if their resourceVersions differ because of a
+// bookmark. It is for those who keep what they have made of a view.
+func (v *View[T]) Generation() uint64 { return v.pinned.generation() }
+
 // Len is the number of objects.
 func (v *View[T]) Len() int { return v.pinned.Len() }
 

@@ -105,15 +105,21 @@ func (f form) object(k kind) (kind, apiVersion string) {
 // envelope puts protobuf into the envelope that says what it is: runtime.Unknown
 // behind four bytes.
 func envelope(kind, apiVersion string, content []byte) []byte {
+	head, tail := envelopeAround(kind, apiVersion, len(content))
+	out := make([]byte, 0, len(head)+len(content)+len(tail))
+	return append(append(append(out, head...), content...), tail...)
+}
+
+// envelopeAround is what the envelope has in front of and behind so many bytes.
+func envelopeAround(kind, apiVersion string, size int) (head, tail []byte) {
 	var meta []byte
 	meta = protowire.AppendString(protowire.AppendTag(meta, 1, protowire.BytesType), apiVersion)
 	meta = protowire.AppendString(protowire.AppendTag(meta, 2, protowire.BytesType), kind)
-	out := make([]byte, 0, len(content)+len(meta)+32)
-	out = append(out, "k8s\x00"...)
-	out = protowire.AppendBytes(protowire.AppendTag(out, 1, protowire.BytesType), meta)
-	out = protowire.AppendBytes(protowire.AppendTag(out, 2, protowire.BytesType), content)
-	out = protowire.AppendString(protowire.AppendTag(out, 3, protowire.BytesType), "") // contentEncoding
-	return protowire.AppendString(protowire.AppendTag(out, 4, protowire.BytesType), "")
+	head = append(head, "k8s\x00"...)
+	head = protowire.AppendBytes(protowire.AppendTag(head, 1, protowire.BytesType), meta)
+	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))
+	tail = protowire.AppendString(protowire.AppendTag(tail, 3, protowire.BytesType), "") // contentEncoding
+	return head, protowire.AppendString(protowire.AppendTag(tail, 4, protowire.BytesType), "")
 }
 
 // finish makes an answer of its JSON, in the form's media type.

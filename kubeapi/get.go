@@ -41,6 +41,12 @@ func (c *call) get() error {
 
 // answer sends one object.
 func (c *call) answer(o *mirror.Object) error {
+	if c.form.media == asJSON && c.form.content == whole && !c.form.pretty {
+		b := c.begin(c.form.mediaType)
+		o.LookJSON(func(content []byte) { b.add(content, newline) })
+		b.end()
+		return nil
+	}
 	var content []byte
 	var err error
 	switch {

@@ -35,6 +35,10 @@ type Options struct {
 	// CacheBytes is how much memory may be spent on encodings other than the
 	// mirror's own. 0 means 64 MiB.
 	CacheBytes int64
+	// AnswerBytes is how much memory may be spent on lists that have been put
+	// together and compressed, for those who ask for the same one again. 0 means
+	// 64 MiB.
+	AnswerBytes int64
 	// Logger gets what goes wrong. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -48,6 +52,8 @@ type Handler struct {
 	opts   Options
 	log    *slog.Logger
 	cache  *cache
+	// answers are whole lists, for those who ask for the same one again.
+	answers *answers
 	// columns are those of custom resources, by definitionOf.
 	columns *lru.Cache
 }
@@ -60,10 +66,13 @@ func New(m *mirror.Mirror, opts Options) *Handler {
 	if opts.CacheBytes <= 0 {
 		opts.CacheBytes = 64 << 20
 	}
+	if opts.AnswerBytes <= 0 {
+		opts.AnswerBytes = 64 << 20
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), columns: lru.New(maxDefinitions)}
+	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), answers: newAnswers(opts.AnswerBytes), columns: lru.New(maxDefinitions)}
 }
 
 type clusterKey struct{}

@@ -47,13 +47,16 @@ func quoted(s string) []byte {
 	return b
 }
 
-// item is the JSON of an object as it is among the items of a list.
-func (k kind) item(object []byte) (from string, rest []byte) {
+// item adds the JSON of an object as it is among the items of a list.
+func (k kind) item(object []byte, add func([]byte)) {
 	if k.custom {
-		return "", object
+		add(object)
+		return
 	}
 	if rest, ok := bytes.CutPrefix(object, k.head); ok {
-		return "{", rest
+		add(brace)
+		add(rest)
+		return
 	}
 	// In another order than kube-apiserver's.
 	var b strings.Builder
@@ -66,5 +69,7 @@ func (k kind) item(object []byte) (from string, rest []byte) {
 		}
 		return true
 	})
-	return "{", append([]byte(b.String()), '}')
+	add([]byte("{" + b.String() + "}"))
 }
+
+var brace = []byte("{")

@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	names "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -56,8 +55,19 @@ func (c *call) list(options *internalversion.ListOptions) error {
 	if options.ResourceVersion == "0" {
 		limit = 0 // as kube-apiserver has it
 	}
-	found, more := s.List(c.q, c.key(after), limit)
 	meta := metav1.ListMeta{ResourceVersion: s.ResourceVersion()}
+	if err := c.tableOptions(); err != nil {
+		return err
+	}
+	if err := c.fits(true); err != nil {
+		return err
+	}
+	if limit == 0 && after == "" && c.sharable() {
+		if id, ok := s.Identity(); ok {
+			return c.sharedList(id, meta, s)
+		}
+	}
+	found, more := s.List(c.q, c.key(after), limit)
 	if more {
 		if c.q.Everything() {
 			rest := int64(s.Count(c.q.Namespace, c.key(after), 0)) - limit
@@ -65,12 +75,6 @@ func (c *call) list(options *internalversion.ListOptions) error {
 		}
 		meta.Continue = c.token(s.ResourceVersion(), informer.Key(found[limit-1])+"\x00")
 		s.Hold()
-	}
-	if err := c.tableOptions(); err != nil {
-		return err
-	}
-	if err := c.fits(true); err != nil {
-		return err
 	}
 	return c.answerList(meta, found)
 }
@@ -192,131 +196,4 @@ func expired(page bool, start string) error {
 	out := apierrors.NewResourceExpired(pageExpired)
 	out.ErrStatus.Continue = seal(anyState, "/"+start)
 	return out
-}
-
-// answerList sends a list.
-func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
-	if c.form.content == table {
-		t, err := c.newTable()
-		if err != nil {
-			return err
-		}
-		content, err := t.table(meta, found, true)
-		if err != nil {
-			return err
-		}
-		if content, err = c.form.finish(content); err != nil {
-			return err
-		}
-		b := c.begin(c.form.mediaType)
-		b.add(content)
-		b.end()
-		return nil
-	}
-	if c.form.media == asProtobuf {
-		return c.protobufList(meta, found)
-	}
-	if c.form.media == asYAML || c.form.pretty {
-		var whole []byte
-		if err := c.jsonList(meta, found, func(parts ...[]byte) {
-			for _, p := range parts {
-				whole = append(whole, p...)
-			}
-		}); err != nil {
-			return err
-		}
-		content, err := c.form.finish(whole)
-		if err != nil {
-			return err
-		}
-		b := c.begin(c.form.mediaType)
-		b.add(content)
-		b.end()
-		return nil
-	}
-	// What cannot be encoded is better known before the answer has begun.
-	for _, o := range found {
-		if _, err := c.encoding(o, c.kind, c.form); c.form.content != whole && err != nil {
-			return err
-		} else if c.form.content == whole {
-			break
-		}
-	}
-	b := c.begin(c.form.mediaType)
-	defer b.end()
-	err := c.jsonList(meta, found, b.add)
-	b.add(newline)
-	return err
-}
-
-// jsonList puts a list together from the encodings of its objects.
-func (c *call) jsonList(meta metav1.ListMeta, found []*mirror.Object, add func(...[]byte)) error {
-	items := func() error {
-		for i, o := range found {
-			content, err := c.encoding(o, c.kind, c.form)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				add(comma)
-			}
-			if c.form.content == metadata {
-				add(content)
-				continue
-			}
-			open, rest := c.kind.item(content)
-			add([]byte(open), rest)
-		}
-		return nil
-	}
-	if c.kind.custom && c.form.content == whole {
-		// A map with sorted keys.
-		about := map[string]any{"continue": meta.Continue, "resourceVersion": meta.ResourceVersion}
-		if meta.RemainingItemCount != nil {
-			about["remainingItemCount"] = *meta.RemainingItemCount
-		}
-		add([]byte(`{"apiVersion":`), quoted(c.kind.gvk.GroupVersion().String()), []byte(`,"items":[`))
-		if err := items(); err != nil {
-			return err
-		}
-		add([]byte(`],"kind":`), quoted(c.kind.gvk.Kind+"List"), []byte(`,"metadata":`), marshal(about), []byte(`}`))
-		return nil
-	}
-	kind, apiVersion := c.form.object(c.kind)
-	add(typeMeta(kind+"List", apiVersion), []byte(`,"metadata":`), marshal(meta))
-	if len(found) == 0 && c.form.content == metadata {
-		add([]byte(`,"items":null}`)) // as kube-apiserver has it
-		return nil
-	}
-	add([]byte(`,"items":[`))
-	if err := items(); err != nil {
-		return err
-	}
-	add([]byte(`]}`))
-	return nil
-}
-
-var comma = []byte(",")
-
-// protobufList does the same in protobuf, where the metadata of a list is its
-// first field and the items are the second.
-func (c *call) protobufList(meta metav1.ListMeta, found []*mirror.Object) error {
-	about, err := meta.Marshal()
-	if err != nil {
-		return err
-	}
-	var inner []byte
-	inner = protowire.AppendBytes(protowire.AppendTag(inner, 1, protowire.BytesType), about)
-	for _, o := range found {
-		content, err := c.encoding(o, c.kind, c.form)
-		if err != nil {
-			return err
-		}
-		inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), content)
-	}
-	kind, apiVersion := c.form.object(c.kind)
-	b := c.begin(c.form.mediaType)
-	b.add(envelope(kind+"List", apiVersion, inner))
-	b.end()
-	return nil
 }

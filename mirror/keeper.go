@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -15,6 +16,7 @@ import (
 // keeper runs the informer of one resource of one member. An informer that was
 // refused is not started again: another keeper takes its place.
 type keeper struct {
+	id        uint64 // of no other keeper, ever
 	member    *member
 	resource  cluster.Resource
 	namespace string // the only one mirrored; empty: all
@@ -30,13 +32,15 @@ type keeper struct {
 	ended time.Time
 }
 
+var keepers atomic.Uint64
+
 func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error) {
 	inf, err := informer.New[*codec.Raw](m.cluster,
 		informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(m.mirror.opts.Retain), informer.WithLogger(m.mirror.log))
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{member: m, resource: r, namespace: namespace, informer: inf, done: make(chan struct{})}
+	k := &keeper{id: keepers.Add(1), member: m, resource: r, namespace: namespace, informer: inf, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancelCause(m.ctx)
 	if err := k.initFreshness(); err != nil {
 		return nil, err
@@ -107,8 +111,19 @@ func (k *keeper) status() informer.Status { return k.informer.Status() }
 
 var errWaited = errors.New("it took too long")
 
+// ready says that the informer has its first list. Most reads find it so, and need
+// no more.
+func (k *keeper) ready() bool {
+	view := k.informer.View()
+	defer view.Release()
+	return view.Synced() && k.ctx.Err() == nil // in this order: the store is emptied after the end
+}
+
 // wait waits until the informer has its first list.
 func (k *keeper) wait(ctx context.Context) error {
+	if k.ready() {
+		return nil
+	}
 	limited, cancel := context.WithTimeoutCause(ctx, k.member.mirror.opts.Wait, errWaited)
 	defer cancel()
 	limited, stop := either(limited, k.ctx)

@@ -135,12 +135,14 @@ func (m *Mirror) at(ctx context.Context, q Query, match Match, version uint64) (
 	if err != nil {
 		return nil, err
 	}
+	if match == Any || match != Latest && k.version() >= version {
+		return k, nil
+	}
 	ctx, stop := either(ctx, k.ctx)
 	defer stop()
-	switch {
-	case match == Latest:
+	if match == Latest {
 		err = k.latest(ctx)
-	case match != Any && k.version() < version:
+	} else {
 		err = k.future(ctx, version)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -259,6 +261,19 @@ func (s *State) Hold() {
 		}
 	}
 	s.view, s.before = s.keeper.informer.View(), nil
+}
+
+// Identity says what a state holds: of states with the same one, the objects are
+// the same, while their versions may differ if nothing has happened between them.
+type Identity struct{ keeper, generation uint64 }
+
+// Identity of the state. There is none, and ok is false, for a state that was put
+// together for one reader.
+func (s *State) Identity() (id Identity, ok bool) {
+	if s.live != nil || len(s.before) > 0 {
+		return Identity{}, false
+	}
+	return Identity{s.keeper.id, s.view.Generation()}, true
 }
 
 // ResourceVersion of the state.

@@ -111,6 +111,16 @@ func (r *Raw) JSON() []byte {
 	return nil
 }
 
+// LookJSON shows the object's JSON to read, for the time of the call only: it may
+// be in memory that is used again. Nothing is shown of an object kept as protobuf.
+func (r *Raw) LookJSON(read func([]byte)) {
+	r.look(func(format Format, content []byte) {
+		if format == JSON {
+			read(content)
+		}
+	})
+}
+
 // MarshalJSON returns the object's own JSON.
 func (r *Raw) MarshalJSON() ([]byte, error) {
 	if b := r.JSON(); b != nil {

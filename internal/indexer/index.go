@@ -85,7 +85,7 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	// The same state once more, now with the index.
 	previous := ix.current.Load()
 	next := &View[T]{
-		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced,
+		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced, Generation: previous.Generation,
 		epoch: previous.epoch, order: previous.order, ix: ix,
 		indexes: ix.copyIndexes(), hold: &hold{epoch: previous.epoch},
 	}

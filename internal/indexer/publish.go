@@ -31,7 +31,7 @@ func (ix *Indexer[T]) hide() {
 	for _, s := range ix.touched {
 		ix.cut(s)
 	}
-	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, epoch: v.epoch, order: newOrder[T](), ix: ix, hold: &hold{epoch: v.epoch}}
+	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, Generation: v.Generation, epoch: v.epoch, order: newOrder[T](), ix: ix, hold: &hold{epoch: v.epoch}}
 	standIn.hold.pins.Store(retired)
 	ix.current.Store(&Moment[T]{standIn, v.tail})
 }
@@ -63,13 +63,16 @@ func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
 func (ix *Indexer[T]) publish(kind changelog.Kind) {
 	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv, ix.synced)
 	previous := ix.current.Load()
-	order := previous.order
+	ix.epoch++
+	order, generation := previous.order, previous.Generation
+	if ix.reshaped || len(ix.touched) > 0 {
+		generation = ix.epoch
+	}
 	if ix.reshaped {
 		order, ix.reshaped = ix.order.Copy(), false
 	}
-	ix.epoch++
 	ix.current.Store(&Moment[T]{&View[T]{
-		ResourceVersion: ix.rv, Synced: ix.synced,
+		ResourceVersion: ix.rv, Synced: ix.synced, Generation: generation,
 		epoch: ix.epoch, order: order, ix: ix,
 		indexes: ix.copyIndexes(), hold: &hold{epoch: ix.epoch},
 	}, batch.End})

@@ -35,6 +35,11 @@ type View[T object.Object] struct {
 	// last emptied.
 	Synced bool
 
+	// Generation says which objects the View sees: two Views of a store with the
+	// same one see the same. It grows, but not with versions alone, as bookmarks
+	// bring them.
+	Generation uint64
+
 	epoch uint64
 	order *btree.BTreeG[*slot[T]]
 	ix    *Indexer[T]
