@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/source"
@@ -19,20 +20,31 @@ import (
 //   - which version the cluster is at: a list of one object, metadata only, costs
 //     it next to nothing. If the mirror has that version already, all is well.
 //   - if not, either something has happened, and the watch is about to bring it, or
-//     nothing has, which takes proof: a list of all metadata that holds the very
-//     versions the mirror has, or, where there are too many objects for that, a
-//     watch from the mirror's version that says, with a bookmark, that there was
-//     nothing. An API server sends one about two seconds before the end of a watch,
-//     so a watch of three seconds has it within one or two.
+//     nothing has, which takes proof. There are two. A list of all metadata, that
+//     holds the very versions the mirror has: what it costs grows with the number of
+//     objects, but stays below what the list of the objects themselves would cost.
+//     And a watch from the mirror's version that says, with a bookmark, that there
+//     was nothing: it costs next to nothing, but an API server sends a bookmark
+//     about two seconds before the end of a watch and looks once a second whether
+//     to, so a watch of three seconds has it within one or two. Of few objects a
+//     list is made; of many both, and the first to be there is taken. So nobody
+//     waits for longer than the list would take that he asks for, and of very many
+//     objects the list is broken off.
+//
+// There is no proof that is both quick and cheap. A streamed list (KEP-3157) of
+// nothing has its bookmark at once, but it is one about that stream alone: what this
+// mirror's own watch has yet to bring may be under way. No selector knows of
+// versions, so no list or streamed list can be one of what has changed since. And
+// bookmarks of other watches are due at most once a second.
 //
 // All readers who ask at a time share each of these requests.
 const (
 	// askByProof is the number of objects up to which the proof is as cheap as
 	// the question.
 	askByProof = 250
-	// proofByList is the number of objects up to which a list is a better
-	// proof than a watch: 5,000 pods' metadata take a kube-apiserver a tenth of
-	// a second.
+	// proofByList is the number of objects up to which a list is always quicker
+	// than a watch: 5,000 pods' metadata take a kube-apiserver a tenth of a
+	// second.
 	proofByList = 10_000
 	// proofSeconds is how long a watch for a bookmark lasts.
 	proofSeconds = 3
@@ -111,9 +123,6 @@ func (k *keeper) ask(ctx context.Context) (uint64, error) {
 	return object.Version(result.ResourceVersion), nil
 }
 
-// errDiffers ends a list or watch that has shown that something has happened.
-var errDiffers = errors.New("something has happened")
-
 // prove tries to prove that nothing has happened since the mirror's newest state
 // and tells the informer if so. It returns the newest version that it has seen
 // the cluster at; if something has happened, that is not reached by itself.
@@ -122,21 +131,59 @@ func (k *keeper) prove(ctx context.Context) (uint64, error) {
 	defer cancel()
 	view := k.informer.View()
 	defer view.Release()
-	if view.Len() > proofByList && view.ResourceVersion() != "" {
-		version := ""
-		err := k.fresh.source.Watch(ctx, source.WatchOptions{ResourceVersion: view.ResourceVersion(), TimeoutSeconds: proofSeconds},
-			func(e source.Event[*metav1.PartialObjectMetadata]) error {
-				if e.Type == source.Bookmark {
-					version = e.ResourceVersion
-				}
-				return errDiffers // or at least there is no more to learn
-			})
-		if err != nil && !errors.Is(err, errDiffers) {
-			return 0, upstream("", err)
-		}
-		k.informer.Confirm(view, version)
-		return object.Version(version), nil
+	if view.Len() <= proofByList || view.ResourceVersion() == "" {
+		return k.proveByList(ctx, view)
 	}
+	type proof struct {
+		version uint64
+		err     error
+	}
+	proofs := make(chan proof, 2)
+	for _, by := range []func(context.Context, *informer.View[*codec.Raw]) (uint64, error){k.proveByWatch, k.proveByList} {
+		go func() {
+			version, err := by(ctx, view)
+			proofs <- proof{version, err}
+		}()
+	}
+	first := <-proofs
+	if first.err == nil {
+		cancel()
+	}
+	second := <-proofs // the view is in use until then
+	if first.err != nil && second.err == nil {
+		return second.version, nil
+	}
+	return first.version, first.err
+}
+
+// errDiffers ends a watch that has shown that something has happened.
+var errDiffers = errors.New("something has happened")
+
+// errSilent is of a watch that has ended without a word.
+var errSilent = &Error{Reason: Unreachable, Message: "the API server ended a watch without a bookmark", Retry: time.Second}
+
+// proveByWatch looks for a bookmark.
+func (k *keeper) proveByWatch(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
+	version := ""
+	err := k.fresh.source.Watch(ctx, source.WatchOptions{ResourceVersion: view.ResourceVersion(), TimeoutSeconds: proofSeconds},
+		func(e source.Event[*metav1.PartialObjectMetadata]) error {
+			if e.Type == source.Bookmark {
+				version = e.ResourceVersion
+			}
+			return errDiffers // or at least there is no more to learn
+		})
+	switch {
+	case err == nil:
+		return 0, errSilent
+	case !errors.Is(err, errDiffers):
+		return 0, upstream("", err)
+	}
+	k.informer.Confirm(view, version)
+	return object.Version(version), nil
+}
+
+// proveByList compares all there is.
+func (k *keeper) proveByList(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
 	seen, differs := 0, false
 	result, err := k.fresh.source.List(ctx, source.ListOptions{}, func(o *metav1.PartialObjectMetadata) error {
 		seen++

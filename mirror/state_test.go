@@ -99,8 +99,9 @@ func TestLatestAsksOnceForAll(t *testing.T) {
 	})
 }
 
-// TestLatestOfVeryMany: nobody lists them all to know that nothing has happened,
-// and who wants one of them does not wait for that.
+// TestLatestOfVeryMany: who wants them all waits no longer than a list of them
+// would take, or for a bookmark if that takes long, and who wants one of them does
+// not wait for that.
 func TestLatestOfVeryMany(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		for i := range 10_050 {
@@ -109,18 +110,29 @@ func TestLatestOfVeryMany(t *testing.T) {
 		r.set("default", "few", "1", "is=few")
 		q := r.query("configmaps")
 		r.state(q, mirror.Any, 0)
-		want := r.touch("n")
-		r.server.ResetCounts()
+		whole := func(most time.Duration) {
+			t.Helper()
+			want := r.touch("n" + strconv.FormatInt(int64(most), 10))
+			r.server.ResetCounts()
+			begun := time.Now()
+			found, at := r.state(q, mirror.Latest, 0)
+			if len(found) != 10_051 || version(at) < version(want) {
+				t.Fatalf("%d at %s; the cluster was at %s", len(found), at, want)
+			}
+			if took := time.Since(begun); took > most || r.server.Count("watch", configMaps) > 1 {
+				t.Errorf("it took %s and %d watches", took, r.server.Count("watch", configMaps))
+			}
+		}
+		whole(100 * time.Millisecond)
+		r.server.Inject(func(req *demo.Request) *demo.Fault {
+			if req.Verb == "list" && req.HTTP.URL.Query().Get("limit") == "" {
+				return &demo.Fault{Delay: 9 * time.Second}
+			}
+			return nil
+		})
+		whole(3 * time.Second)
+		want := r.touch("m")
 		begun := time.Now()
-		found, at := r.state(q, mirror.Latest, 0)
-		if len(found) != 10_051 || version(at) < version(want) {
-			t.Fatalf("%d at %s; the cluster was at %s", len(found), at, want)
-		}
-		if took := time.Since(begun); took > 3*time.Second || r.server.Count("watch", configMaps) != 1 {
-			t.Errorf("it took %s and %d watches", took, r.server.Count("watch", configMaps))
-		}
-		want = r.touch("m")
-		begun = time.Now()
 		one := q
 		one.Namespace, one.Name = "default", "c7"
 		_, err := r.mirror.One(r.ctx, one, mirror.Latest, 0)
@@ -138,6 +150,41 @@ func TestLatestOfVeryMany(t *testing.T) {
 		if found, at := r.state(few, mirror.Latest, 0); len(found) != 1 || version(at) < version(want) || time.Since(begun) > 100*time.Millisecond {
 			t.Errorf("%v at %s after %s", found, at, time.Since(begun))
 		}
+	})
+}
+
+// TestIdentity: it stays while nothing happens to what is mirrored, whatever else
+// happens in the cluster, and is another one after anything has.
+func TestIdentity(t *testing.T) {
+	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
+		q := r.query("configmaps")
+		r.set("default", "a", "1")
+		seen := map[mirror.Identity]string{}
+		last, at := mirror.Identity{}, ""
+		look := func(what string, same bool) {
+			t.Helper()
+			s, err := r.mirror.State(r.ctx, q, mirror.Latest, 0)
+			r.must(err)
+			defer s.Release()
+			id, ok := s.Identity()
+			if !ok || same != (id == last) || !same && seen[id] != "" || s.ResourceVersion() == at {
+				t.Errorf("%s: %v (%v) at %s, after %v at %s", what, id, ok, s.ResourceVersion(), last, at)
+			}
+			seen[id], last, at = what, id, s.ResourceVersion()
+		}
+		look("at first", false)
+		r.touch("n")
+		look("something else has changed", true)
+		r.set("default", "a", "2")
+		look("an update", false)
+		r.set("default", "b", "2")
+		look("an addition", false)
+		r.touch("m")
+		look("something else has changed", true)
+		r.delete("default", "b")
+		look("a deletion", false)
+		r.set("default", "b", "2")
+		look("another one of the same name", false)
 	})
 }
 
