@@ -27,7 +27,7 @@ func TestEveryLine(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			l := *l
 			l.size = l.quick
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the first time, programs are built
 			defer cancel()
 			got, err := l.measure(ctx, 1, true)
 			if err != nil {

@@ -24,6 +24,9 @@ var lines = []line{
 	contention,
 	growth,
 	million,
+	serve,
+	serveLabel,
+	serveWatch,
 }
 
 func main() {
