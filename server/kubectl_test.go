@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/internal/controlplane"
@@ -34,14 +38,17 @@ type kubectls struct {
 	home string
 }
 
+// arn is a name that a cluster has in the kubeconfigs of EKS.
+const arn = "arn:aws:eks:eu-west-1:123456789012:cluster/prod"
+
 // withKubectl serves a mirror of the real cluster over TLS, because kubectl sends
-// no credentials without.
+// no credentials without. The cluster is there by two names.
 func withKubectl(t *testing.T, opts server.Options) *kubectls {
 	t.Helper()
 	cp := controlplane.Shared(t)
 	logger := slog.New(slog.DiscardHandler)
 	opts.Logger = logger
-	m, err := mirror.New(mirror.Options{Logger: logger})
+	m, err := mirror.New(mirror.Options{Logger: logger, Default: "real"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +57,7 @@ func withKubectl(t *testing.T, opts server.Options) *kubectls {
 			t.Error(err)
 		}
 	})
-	if err := m.Set(t.Context(), map[string]*rest.Config{"real": cp.AdminConfig()}); err != nil {
+	if err := m.Set(t.Context(), map[string]*rest.Config{"real": cp.AdminConfig(), arn: cp.AdminConfig()}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(m, opts)
@@ -116,7 +123,7 @@ func TestKubectlReads(t *testing.T) {
 		"get deploy,ns", "get deploy web -n kubectl -o wide", "get all -n kubectl", "get pods -n kubectl --show-labels", "get pods -n kubectl -o custom-columns=N:.metadata.name,P:.status.phase",
 		"get clusterroles", "get roles -A", "get flowschemas", "get apiservices", "get nothing", "get pods nobody -n kubectl", "get events -A",
 		"describe pod " + pods[0].Name + " -n kubectl", "describe deploy web -n kubectl", "describe ns kubectl", "explain deploy.spec.strategy", "explain pods --recursive",
-		"api-versions", "version", "wait pod/" + pods[0].Name + " -n kubectl --for=jsonpath={.spec.nodeName}=" + pods[0].Spec.NodeName,
+		"api-versions", "version", "auth can-i list pods", "auth can-i * *", "get pods -n kubectl -o json", "get deploy -A -o wide", "get cm,sa -n kubectl -o yaml", "describe nodes", "wait deploy/web -n kubectl --for=jsonpath={.spec.replicas}=2", "wait pod/" + pods[0].Name + " -n kubectl --for=jsonpath={.spec.nodeName}=" + pods[0].Spec.NodeName,
 		"get --raw /healthz", "get --raw /livez", "get --raw /readyz",
 	} {
 		want := aging.ReplaceAllString(k.run(controlplane.Admin, "direct", command), "*")
@@ -140,6 +147,44 @@ func TestKubectlReads(t *testing.T) {
 		if got := k.run(controlplane.Admin, "", command); !strings.Contains(got, "exit status 1") || !strings.Contains(got, "mirror") {
 			t.Errorf("kubectl %s: %s", command, got)
 		}
+	}
+}
+
+// A cluster whose name has slashes in it is one like any other, whether its
+// path is escaped, as --write-kubeconfig writes it, or not: client-go joins paths
+// to the server's, and what was escaped in that is not any more.
+func TestClientsOfAClusterWithASlashInItsName(t *testing.T) {
+	k := withKubectl(t, server.Options{})
+	for i, at := range []string{"/clusters/" + url.PathEscape(arn), "/clusters/" + arn} {
+		for _, command := range []string{"get ns", "get ns kube-system -o yaml", "describe ns default", "get clusterroles -o name", "explain deploy.spec.strategy", "api-versions", "get nothing"} {
+			want, have := aging.ReplaceAllString(k.run(controlplane.Admin, "direct", command), "*"), aging.ReplaceAllString(k.run(controlplane.Admin, at, command), "*")
+			if have != want {
+				t.Errorf("kubectl %s says\n%s\nand of the mirror at %q\n%s", command, want, at, have)
+			}
+		}
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: k.url + at, BearerToken: "admin-token", TLSClientConfig: rest.TLSClientConfig{CAData: k.ca}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informer := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			informer.RunWithContext(ctx)
+		}()
+		name := fmt.Sprint("slash-", i)
+		eventually(t, "the informer has synced", informer.HasSynced)
+		k.run(controlplane.Admin, "direct", "create configmap "+name+" -n team-a")
+		eventually(t, "the informer is told what happens", func() bool {
+			_, there, err := informer.GetStore().GetByKey("team-a/" + name)
+			return there && err == nil
+		})
+		cancel()
+		<-done
+	}
+	if got, want := k.run(controlplane.Admin, "", "get --raw /clusters"), `"path":"/clusters/arn:aws:eks:eu-west-1:123456789012:cluster%2Fprod"`; !strings.Contains(got, want) {
+		t.Errorf("%s\nlacks %s", got, want)
 	}
 }
 

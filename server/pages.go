@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type resourceState struct {
 // clusterState is what /readyz and /clusters say of a cluster.
 type clusterState struct {
 	Name      string                   `json:"name"`
+	Path      string                   `json:"path"` // beneath which it is to be found here
 	Default   bool                     `json:"default,omitempty"`
 	Health    string                   `json:"health"`
 	Error     string                   `json:"error,omitempty"`
@@ -43,7 +45,7 @@ const (
 // stateOf says how a cluster is doing; details, what is mirrored of it and what
 // went wrong, are for those who may see how the mirror is doing.
 func stateOf(c mirror.ClusterStatus, details bool) clusterState {
-	out := clusterState{Name: c.Name, Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
+	out := clusterState{Name: c.Name, Path: "/clusters/" + url.PathEscape(c.Name), Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
 	worse := func(health string) {
 		order := []string{unused, healthy, syncing, failing}
 		if slices.Index(order, health) > slices.Index(order, out.Health) {
