@@ -177,6 +177,9 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 		initial = ix.scopes.list(list.Namespace, object.Version(list.ResourceVersion))
 		ix.rv, ix.synced = ix.scopes.version(), ix.scopes.complete()
 	}
+	if ix.order.Len() == 0 && !quiet {
+		ix.events = make([]Event[T], 0, len(list.Items)) // each is added
+	}
 	var arrivals arrivals
 	for i, o := range list.Items {
 		if i%len(arrivals) == 0 {
@@ -254,11 +257,7 @@ func (ix *Indexer[T]) drop(s *slot[T]) {
 
 // lookup finds the slot of an object without making a string of its key.
 func (ix *Indexer[T]) lookup(is *arrival) *slot[T] {
-	ix.scratch = ix.scratch[:0]
-	if is.namespace != "" {
-		ix.scratch = append(append(ix.scratch, is.namespace...), '/')
-	}
-	ix.scratch = append(ix.scratch, is.name...)
+	ix.scratch = appendKey(ix.scratch[:0], is.namespace, is.name)
 	s, _ := ix.slots.Load(unsafe.String(unsafe.SliceData(ix.scratch), len(ix.scratch)))
 	return s
 }

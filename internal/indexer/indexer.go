@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/puzpuzpuz/xsync/v4"
 	"github.com/tidwall/btree"
@@ -154,11 +155,25 @@ func (ix *Indexer[T]) Get(key string) (T, bool) {
 
 // Held returns an object if this very version of it is in the store.
 func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
-	if o, ok := ix.Get(object.Key(id.Namespace, id.Name)); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
+	buf := keys.Get().(*[]byte)
+	defer keys.Put(buf)
+	*buf = appendKey((*buf)[:0], id.Namespace, id.Name)
+	if o, ok := ix.Get(unsafe.String(unsafe.SliceData(*buf), len(*buf))); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
 		return o, true
 	}
 	var none T
 	return none, false
+}
+
+// keys are for looking up objects without making a string of each one's key.
+var keys = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendKey appends what [object.Key] is to dst.
+func appendKey(dst []byte, namespace, name string) []byte {
+	if namespace != "" {
+		dst = append(append(dst, namespace...), '/')
+	}
+	return append(dst, name...)
 }
 
 // Pin returns the newest View, to be released by the caller.

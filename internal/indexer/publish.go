@@ -39,16 +39,20 @@ func (ix *Indexer[T]) hide() {
 // hush takes back the pending events but the first n.
 func (ix *Indexer[T]) hush(n int) {
 	clear(ix.events[n:])
-	ix.events = ix.events[:n]
+	if ix.events = ix.events[:n]; n == 0 && cap(ix.events) > 4*publishAt { // a relist's
+		ix.events = nil
+	}
 }
 
 // mark makes v the newest version of s from the next View on.
 func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
 	v.from |= 2 * (ix.epoch + 1)
 	previous := s.newest.Load()
-	if previous != nil && previous.epoch() == v.epoch() {
+	switch {
+	case previous == nil: // a new slot has nothing that could be cut
+	case previous.epoch() == v.epoch():
 		previous = previous.older.Load() // no View ever saw that one
-	} else {
+	default:
 		ix.touched = append(ix.touched, s)
 	}
 	v.older.Store(previous)
@@ -128,7 +132,9 @@ func (ix *Indexer[T]) supersede(previous *hold) {
 		}
 	}
 	clear(ix.touched)
-	ix.touched = ix.touched[:0]
+	if ix.touched = ix.touched[:0]; cap(ix.touched) > 4*publishAt { // a relist's
+		ix.touched = nil
+	}
 	if freed {
 		for s := range ix.trailing {
 			if !ix.cut(s) {
