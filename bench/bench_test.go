@@ -29,7 +29,7 @@ func TestEveryLine(t *testing.T) {
 			l.size = l.quick
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the first time, programs are built
 			defer cancel()
-			got, err := l.measure(ctx, 1, true)
+			got, err := l.measure(ctx, 1, "")
 			if err != nil {
 				t.Fatal(err)
 			}

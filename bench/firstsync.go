@@ -23,7 +23,6 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
-	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/controlplane"
 	"github.com/tidings-io/tidings/internal/samplepods"
 )
@@ -51,7 +50,6 @@ var firstSync = line{
 		})},
 		{"tidings, typed", tidingsSync[*corev1.Pod]()},
 		{"tidings, typed, managedFields kept", tidingsSync[*corev1.Pod](informer.KeepManagedFields())},
-		{"tidings, typed, nothing shared", tidingsSync[*corev1.Pod](informer.Unshared())},
 		{"client-go, unstructured", clientGoSync(func(config *rest.Config) (startable, error) {
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
@@ -71,7 +69,6 @@ var firstSync = line{
 		{"tidings, unstructured", tidingsSync[*unstructured.Unstructured](informer.Resource("pods"))},
 		{"tidings, unstructured, compact", tidingsSync[*unstructured.Unstructured](informer.Resource("pods"), informer.Compact())},
 		{"tidings, metadata only", tidingsSync[*metav1.PartialObjectMetadata](informer.Resource("pods"))},
-		{"tidings, raw JSON (what the server keeps)", tidingsSync[*codec.Raw](informer.Resource("pods"))},
 	},
 	setup: func(ctx context.Context, size int) ([]string, func() error, error) {
 		cp, err := controlplane.Launch(ctx)
@@ -103,7 +100,7 @@ func settle(size int, sync func() (count func() int, err error)) (figures, error
 	if n := count(); n != size {
 		return nil, fmt.Errorf("%d objects were mirrored, not %d", n, size)
 	}
-	return figures{"wall s": took.Seconds(), "heap KB/object": float64(after-before) / 1024 / float64(size)}, nil
+	return figures{"first sync: wall s": took.Seconds(), "heap KB/object": float64(after-before) / 1024 / float64(size)}, nil
 }
 
 // heap is what is in use once everything unused is gone.

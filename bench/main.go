@@ -19,7 +19,6 @@ var lines = []line{
 	firstSync,
 	replaySync,
 	peaks,
-	relist,
 	reads,
 	contention,
 	growth,
@@ -36,8 +35,8 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "few objects and one run: shows that all works, and nothing else")
 	flag.IntVar(&o.runs, "runs", 5, "measure each side this many times")
 	flag.IntVar(&o.size, "size", 0, "number of objects instead of the line's own")
-	flag.StringVar(&o.side, "side", "", "run one `side` of the line once, in this process, and print its figures as JSON")
-	flag.StringVar(&o.profile, "cpuprofile", "", "with -side, write a CPU profile to this `file`")
+	flag.StringVar(&o.side, "side", "", "with -line, measure only this `side`")
+	flag.StringVar(&o.profile, "cpuprofile", "", "with -side, write a CPU profile of the last run to this `file`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -80,10 +79,13 @@ func (o options) bench(ctx context.Context) error {
 		if o.size > 0 {
 			l.size = o.size
 		}
-		if o.side != "" {
+		if os.Getenv(inChild) != "" {
 			return l.child(ctx, o.side, o.profile)
 		}
-		got, err := l.measure(ctx, o.runs, o.quick)
+		if o.side != "" {
+			l.sides = slices.DeleteFunc(slices.Clone(l.sides), func(s side) bool { return s.name != o.side })
+		}
+		got, err := l.measure(ctx, o.runs, o.profile)
 		if err != nil {
 			// The others are measured nevertheless: all of them take long.
 			progress("bench: %v", err)

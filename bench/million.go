@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/s2"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
@@ -53,7 +54,7 @@ var million = line{
 		{"tidings, compact", func(ctx context.Context, size int) (figures, error) {
 			debug.SetMemoryLimit(1800 << 20)
 			return mirrorParts(size, size, func(address string) (func() int, func() error, error) {
-				pods, err := tidingsReplay(address, informer.Compact())
+				pods, err := tidingsReplay[*corev1.Pod](address, informer.Compact())
 				if err != nil {
 					return nil, nil, err
 				}

@@ -64,7 +64,7 @@ var reads = line{
 func mirrored(opts ...informer.Option) func(context.Context, int) (figures, error) {
 	return func(ctx context.Context, size int) (figures, error) {
 		return readAll(size, func(address string) (reader, error) {
-			pods, err := tidingsReplay(address, opts...)
+			pods, err := tidingsReplay[*corev1.Pod](address, opts...)
 			if err != nil {
 				return nil, err
 			}
@@ -85,7 +85,7 @@ func serveReads(_ context.Context, size int) (env []string, teardown func() erro
 		return errors.Join(errs...)
 	}
 	for _, part := range readParts {
-		address, stop, err := startReplay(readable(size / part))
+		address, stop, err := startReplay(readable(size/part), false)
 		if err != nil {
 			return nil, nil, errors.Join(err, teardown())
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -14,54 +13,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/codec"
 )
-
-// relist is what it costs when the server no longer knows the version that a
-// watch is at. CPU is that of the process from the end of the watch until every
-// change is in the store, the waiting before the next request included. The heap
-// is collected before; what of it is garbage afterwards nobody pays for.
-var relist = line{
-	name: "relist",
-	what: fmt.Sprintf("Relist of %%d pods, one in %d of which has changed, from a server that replays stored bytes", oneIn),
-	size: 100_000, quick: 100,
-	setup: serveReplay,
-	claims: []claim{
-		{8, "relist of 100,000 pods with 1 % changed, typed, CPU s", "relist: CPU s", "tidings, typed", "", timesAtMost(0.1)},
-		{8, "the same, MB allocated", "relist: MB allocated", "tidings, typed", "", target{}},
-	},
-	sides: mirrors(func(ctx context.Context, size int, m relister) (figures, error) {
-		if err := m.start(); err != nil {
-			return nil, err
-		}
-		changing, err := m.changing(size)
-		if err != nil {
-			return nil, err
-		}
-		heap()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		began := cpu()
-		if err := m.relist(ctx, changing); err != nil {
-			return nil, err
-		}
-		busy := cpu() - began
-		runtime.ReadMemStats(&after)
-		return figures{
-			"relist: CPU s":        busy,
-			"relist: MB allocated": float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20),
-		}, nil
-	}),
-}
 
 // relister is an informer of either kind.
 type relister struct {
-	start   func() error
-	keys    func() []string         // of all pods, in order
-	version func(key string) string // of a pod
+	start    func() error
+	count    func() int
+	keys     func() []string         // of all pods, in order
+	version  func(key string) string // of a pod
+	caughtUp func(size int) bool     // whether the second list is in the store; nil: the pods tell
 }
 
 func sharedMirror(pods cache.SharedIndexInformer, start func() error) relister {
-	return relister{start, func() []string {
+	return relister{start, func() int { return len(pods.GetStore().ListKeys()) }, func() []string {
 		keys := pods.GetStore().ListKeys()
 		slices.Sort(keys)
 		return keys
@@ -71,14 +36,14 @@ func sharedMirror(pods cache.SharedIndexInformer, start func() error) relister {
 			return ""
 		}
 		return pod.(*corev1.Pod).ResourceVersion
-	}}
+	}, nil}
 }
 
-func ourMirror(ctx context.Context, pods *informer.Informer[*corev1.Pod]) relister {
-	return relister{func() error { return pods.Start(ctx) }, func() []string {
+func ourMirror[T informer.Object](ctx context.Context, pods *informer.Informer[T]) relister {
+	return relister{func() error { return pods.Start(ctx) }, held(pods), func() []string {
 		var keys []string
-		for _, pod := range pods.List(informer.Query{}) {
-			keys = append(keys, pod.Namespace+"/"+pod.Name)
+		for pod := range pods.All(informer.Query{}) {
+			keys = append(keys, pod.GetNamespace()+"/"+pod.GetName())
 		}
 		return keys
 	}, func(key string) string {
@@ -87,7 +52,11 @@ func ourMirror(ctx context.Context, pods *informer.Informer[*corev1.Pod]) relist
 		if !ok {
 			return ""
 		}
-		return pod.ResourceVersion
+		return pod.GetResourceVersion()
+	}, func(size int) bool {
+		// A list comes into the store as a whole, with its version.
+		version, objects := pods.Seen()
+		return version == versions[1] && objects == size
 	}}
 }
 
@@ -103,18 +72,37 @@ func (m relister) changing(size int) (keys []string, err error) {
 	return keys, nil
 }
 
-// relist has the server end the watch, and waits until every change is known.
-func (m relister) relist(ctx context.Context, changing []string) error {
+// relist has the server end the watch, and waits until every change is in the store.
+func (m relister) relist(ctx context.Context, size int, changing []string) error {
 	if err := serving(ctx, 1); err != nil {
 		return err
 	}
-	for _, key := range changing {
-		for m.version(key) != versions[1] {
+	wait := func(ok func() bool) error {
+		for !ok() {
 			select {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
+		}
+		return nil
+	}
+	if m.caughtUp != nil {
+		return wait(func() bool { return m.caughtUp(size) })
+	}
+	for _, key := range changing {
+		if err := wait(func() bool { return m.version(key) == versions[1] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed says that all that has changed can be read.
+func (m relister) changed(keys []string) error {
+	for _, key := range keys {
+		if v := m.version(key); v != versions[1] {
+			return fmt.Errorf("after the relist, %s is of version %q, not %s", key, v, versions[1])
 		}
 	}
 	return nil
@@ -134,33 +122,51 @@ func serving(ctx context.Context, list int) error {
 }
 
 // mirrors are the contenders.
-func mirrors(measure func(context.Context, int, relister) (figures, error)) []side {
-	shared := func(m func(context.Context, string) (cache.SharedIndexInformer, func() error)) func(context.Context, int) (figures, error) {
-		return func(ctx context.Context, size int) (figures, error) {
-			if err := serving(ctx, 0); err != nil {
-				return nil, err
-			}
-			pods, start := m(ctx, os.Getenv("REPLAY"))
-			return measure(ctx, size, sharedMirror(pods, start))
-		}
-	}
-	ours := func(opts ...informer.Option) func(context.Context, int) (figures, error) {
-		return func(ctx context.Context, size int) (figures, error) {
-			if err := serving(ctx, 0); err != nil {
-				return nil, err
-			}
-			pods, err := tidingsReplay(os.Getenv("REPLAY"), opts...)
-			if err != nil {
-				return nil, err
-			}
-			return measure(ctx, size, ourMirror(ctx, pods))
+func mirrors(measure mirrorMeasure) []side {
+	shared := func(open func(context.Context, string) (cache.SharedIndexInformer, func() error)) mirrorOpener {
+		return func(ctx context.Context, address string) (relister, error) {
+			return sharedMirror(open(ctx, address)), nil
 		}
 	}
 	return []side{
-		{"client-go, typed", shared(clientGoReplay)},
-		{"tidings, drop-in", shared(dropInReplay)},
-		{"tidings, typed", ours()},
-		{"tidings, typed, managedFields kept", ours(informer.KeepManagedFields())},
-		{"tidings, compact", ours(informer.Compact())},
+		measure.of("client-go, typed", shared(clientGoReplay)),
+		measure.of("tidings, drop-in", shared(dropInReplay)),
+		measure.of("tidings, typed", ours[*corev1.Pod]()),
+		measure.of("tidings, typed, managedFields kept", ours[*corev1.Pod](informer.KeepManagedFields())),
+		measure.of("tidings, compact", ours[*corev1.Pod](informer.Compact())),
+	}
+}
+
+// rawMirror is what the server keeps of pods: the JSON that it was sent.
+func rawMirror(measure mirrorMeasure) side {
+	return measure.of("tidings, raw", ours[*codec.Raw](informer.Resource("pods")))
+}
+
+// mirrorOpener prepares a mirror of what a server replays.
+type mirrorOpener func(ctx context.Context, address string) (relister, error)
+
+// mirrorMeasure is what is done with it.
+type mirrorMeasure func(context.Context, int, relister) (figures, error)
+
+func (measure mirrorMeasure) of(name string, open mirrorOpener) side {
+	return side{name, func(ctx context.Context, size int) (figures, error) {
+		if err := serving(ctx, 0); err != nil {
+			return nil, err
+		}
+		m, err := open(ctx, os.Getenv("REPLAY"))
+		if err != nil {
+			return nil, err
+		}
+		return measure(ctx, size, m)
+	}}
+}
+
+func ours[T informer.Object](opts ...informer.Option) mirrorOpener {
+	return func(ctx context.Context, address string) (relister, error) {
+		pods, err := tidingsReplay[T](address, opts...)
+		if err != nil {
+			return relister{}, err
+		}
+		return ourMirror(ctx, pods), nil
 	}
 }

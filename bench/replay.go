@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +27,50 @@ import (
 // then says no more: the server costs as little as can be, in a process of its
 // own. It has two lists, between which one in a hundred pods has changed.
 type replay struct {
-	lists     [2][][]byte // frames of a watch, in protobuf
-	expired   []byte      // the frame that ends a watch
-	discovery http.Handler
+	protobuf, json recorded
+	discovery      http.Handler
 
 	mu      sync.Mutex
 	serving int           // which list
 	changed chan struct{} // closed when it is to be the other one
+}
+
+// recorded is what is sent in one encoding.
+type recorded struct {
+	contentType string
+	frame       func(kind string, o runtime.Object) ([]byte, error)
+	lists       [2][][]byte // frames of a watch
+	expired     []byte      // the frame that ends a watch
+}
+
+// record encodes the two lists.
+func (r *recorded) record(pods []corev1.Pod) (err error) {
+	add := func(list int, kind string, o runtime.Object) {
+		b, e := r.frame(kind, o)
+		r.lists[list] = append(r.lists[list], b)
+		err = errors.Join(err, e)
+	}
+	for i, pod := range pods {
+		pod.TypeMeta = podType
+		add(0, "ADDED", &pod)
+		if i%oneIn != 0 {
+			r.lists[1] = append(r.lists[1], r.lists[0][i])
+			continue
+		}
+		pod.ResourceVersion = versions[1]
+		pod.Status.Conditions = slices.Clone(pod.Status.Conditions)
+		pod.Status.Conditions[1].Status = corev1.ConditionFalse
+		add(1, "ADDED", &pod)
+	}
+	for list, version := range versions {
+		add(list, "BOOKMARK", endOfList(version))
+	}
+	expired, e := r.frame("ERROR", &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
+	})
+	r.expired = expired
+	return errors.Join(err, e)
 }
 
 // oneIn is how many pods there are for each that changes between the lists.
@@ -40,43 +81,30 @@ var versions = [2]string{"1000000000", "2000000000"}
 
 // serveReplay starts a server of size pods and returns how its clients find it.
 func serveReplay(_ context.Context, size int) ([]string, func() error, error) {
-	address, stop, err := startReplay(samplepods.Clone(size, 1))
+	address, stop, err := startReplay(samplepods.Clone(size, 1), false)
+	return []string{"REPLAY=" + address}, stop, err
+}
+
+// serveBoth is serveReplay for clients that ask for JSON, too.
+func serveBoth(_ context.Context, size int) ([]string, func() error, error) {
+	address, stop, err := startReplay(samplepods.Clone(size, 1), true)
 	return []string{"REPLAY=" + address}, stop, err
 }
 
 // startReplay starts a server of these pods.
-func startReplay(pods []corev1.Pod) (address string, stop func() error, err error) {
-	r := &replay{discovery: demo.New(demo.Options{}), changed: make(chan struct{})}
-	add := func(list int, kind string, pod *corev1.Pod) error {
-		pod.TypeMeta = podType
-		b, err := watchFrame(kind, pod)
-		r.lists[list] = append(r.lists[list], b)
-		return err
+func startReplay(pods []corev1.Pod, inJSON bool) (address string, stop func() error, err error) {
+	r := &replay{
+		protobuf:  recorded{contentType: "application/vnd.kubernetes.protobuf;stream=watch", frame: watchFrame},
+		json:      recorded{contentType: "application/json", frame: watchLine},
+		discovery: demo.New(demo.Options{}), changed: make(chan struct{}),
 	}
-	for i := range pods {
-		if err := add(0, "ADDED", &pods[i]); err != nil {
-			return "", nil, err
-		}
-		if i%oneIn != 0 {
-			r.lists[1] = append(r.lists[1], r.lists[0][i])
-			continue
-		}
-		pods[i].ResourceVersion = versions[1]
-		pods[i].Status.Conditions[1].Status = corev1.ConditionFalse
-		if err := add(1, "ADDED", &pods[i]); err != nil {
-			return "", nil, err
-		}
-	}
-	for list, version := range versions {
-		if err := add(list, "BOOKMARK", endOfList(version)); err != nil {
-			return "", nil, err
-		}
-	}
-	if r.expired, err = watchFrame("ERROR", &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version",
-	}); err != nil {
+	if err := r.protobuf.record(pods); err != nil {
 		return "", nil, err
+	}
+	if inJSON {
+		if err := r.json.record(pods); err != nil {
+			return "", nil, err
+		}
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,7 +124,13 @@ func endOfList(version string) *corev1.Pod {
 	}}
 }
 
-// watchFrame is an event of a watch as it is sent.
+// watchLine is an event of a watch as it is sent in JSON.
+func watchLine(kind string, o runtime.Object) ([]byte, error) {
+	b, err := json.Marshal(map[string]any{"type": kind, "object": o})
+	return append(b, '\n'), err
+}
+
+// watchFrame is an event of a watch as it is sent in protobuf.
 func watchFrame(kind string, o runtime.Object) ([]byte, error) {
 	var object bytes.Buffer
 	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &object); err != nil {
@@ -126,10 +160,14 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, fmt.Sprintf("only watches are replayed, not %s", req.URL), http.StatusNotImplemented)
 		return
 	}
+	sent := &r.protobuf
+	if !strings.Contains(req.Header.Get("Accept"), "protobuf") {
+		sent = &r.json
+	}
 	r.mu.Lock()
-	frames, changed := r.lists[r.serving], r.changed
+	frames, changed := sent.lists[r.serving], r.changed
 	r.mu.Unlock()
-	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+	w.Header().Set("Content-Type", sent.contentType)
 	if q.Get("sendInitialEvents") == "true" {
 		for _, frame := range frames {
 			if _, err := w.Write(frame); err != nil {
@@ -140,7 +178,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 	select {
 	case <-changed:
-		_, _ = w.Write(r.expired)
+		_, _ = w.Write(sent.expired)
 	case <-req.Context().Done():
 	}
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
+	"runtime"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -16,38 +16,62 @@ import (
 	dropin "github.com/tidings-io/tidings/informer/clientgo/informers"
 )
 
-// replaySync mirrors many pods from a server that replays stored bytes.
+// replaySync mirrors many pods from a server that replays stored bytes, and lists
+// them anew when the server no longer knows the version that the watch is at. CPU
+// is that of the process. That of a relist is from the end of the watch until every
+// change is in the store, the waiting before the next request included; the heap is
+// collected before, and what of it is garbage afterwards nobody pays for.
 var replaySync = line{
 	name: "replaysync",
-	what: "First sync of %d pods from a server that replays stored bytes",
+	what: fmt.Sprintf("First sync of %%d pods from a server that replays stored bytes, and a relist with one in %d changed", oneIn),
 	size: 100_000, quick: 100,
-	setup: serveReplay,
+	setup: serveBoth,
 	claims: []claim{
 		{3, "heap KB a pod, 100,000 pods, drop-in", "heap KB/object", "tidings, drop-in", "", timesAtMost(0.5)},
 		{4, "heap KB a pod, 100,000 pods, typed", "heap KB/object", "tidings, typed", "", timesAtMost(0.25)},
+		{4, "heap KB a pod, 100,000 pods, typed, managedFields kept", "heap KB/object", "tidings, typed, managedFields kept", "", target{}},
 		{5, "heap KB a pod, 100,000 pods, compact, keys and indexes included", "heap KB/object", "tidings, compact", "", timesAtMost(0.1)},
-		{7, "first sync of 100,000 pods from stored bytes, typed, wall s", "wall s", "tidings, typed", "", timesAtMost(0.7)},
-		{7, "the same, CPU s", "CPU s", "tidings, typed", "", timesAtMost(1)},
-		{7, "first sync of 100,000 pods from stored bytes, compact, wall s", "wall s", "tidings, compact", "", timesAtMost(0.7)},
-		{7, "the same, CPU s", "CPU s", "tidings, compact", "", timesAtMost(1)},
+		{7, "first sync of 100,000 pods from stored bytes, typed, wall s", "first sync: wall s", "tidings, typed", "", timesAtMost(0.7)},
+		{7, "the same, CPU s", "first sync: CPU s", "tidings, typed", "", timesAtMost(1)},
+		{7, "first sync of 100,000 pods from stored bytes, compact, wall s", "first sync: wall s", "tidings, compact", "", timesAtMost(0.7)},
+		{7, "the same, CPU s", "first sync: CPU s", "tidings, compact", "", timesAtMost(1)},
+		{7, "first sync of 100,000 pods from stored bytes, raw (what the server keeps; JSON), wall s", "first sync: wall s", "tidings, raw", "", timesAtMost(0.3)},
+		{7, "the same, CPU s", "first sync: CPU s", "tidings, raw", "", timesAtMost(0.3)},
+		{8, "relist of 100,000 pods with 1 % changed, typed, CPU s", "relist: CPU s", "tidings, typed", "", timesAtMost(0.1)},
+		{8, "the same, MB allocated", "relist: MB allocated", "tidings, typed", "", target{}},
+		{8, "relist of 100,000 pods with 1 % changed, drop-in, CPU s", "relist: CPU s", "tidings, drop-in", "", target{}},
+		{8, "relist of 100,000 pods with 1 % changed, compact, CPU s", "relist: CPU s", "tidings, compact", "", target{}},
 	},
-	sides: []side{
-		{"client-go, typed", func(ctx context.Context, size int) (figures, error) {
-			pods, start := clientGoReplay(ctx, os.Getenv("REPLAY"))
-			return settle(size, func() (func() int, error) {
-				return func() int { return len(pods.GetStore().ListKeys()) }, start()
-			})
-		}},
-		{"tidings, drop-in", func(ctx context.Context, size int) (figures, error) {
-			pods, start := dropInReplay(ctx, os.Getenv("REPLAY"))
-			return settle(size, func() (func() int, error) {
-				return func() int { return len(pods.GetStore().ListKeys()) }, start()
-			})
-		}},
-		{"tidings, typed", replayed()},
-		{"tidings, typed, managedFields kept", replayed(informer.KeepManagedFields())},
-		{"tidings, compact", replayed(informer.Compact())},
-	},
+	sides: append(mirrors(syncAndRelist), rawMirror(syncAndRelist)),
+}
+
+// syncAndRelist measures both with one mirror.
+func syncAndRelist(ctx context.Context, size int, m relister) (figures, error) {
+	busy := cpu()
+	out, err := settle(size, func() (func() int, error) {
+		err := m.start()
+		busy = cpu() - busy
+		return m.count, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out["first sync: CPU s"] = busy
+	changing, err := m.changing(size)
+	if err != nil {
+		return nil, err
+	}
+	heap()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	busy = cpu()
+	if err := m.relist(ctx, size, changing); err != nil {
+		return nil, err
+	}
+	out["relist: CPU s"] = cpu() - busy
+	runtime.ReadMemStats(&after)
+	out["relist: MB allocated"] = float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20)
+	return out, m.changed(changing)
 }
 
 // replayConfig is how to reach the server at an address, as client-go's own
@@ -70,24 +94,12 @@ func clientGoReplay(ctx context.Context, address string) (cache.SharedIndexInfor
 	}
 }
 
-func tidingsReplay(address string, opts ...informer.Option) (*informer.Informer[*corev1.Pod], error) {
+func tidingsReplay[T informer.Object](address string, opts ...informer.Option) (*informer.Informer[T], error) {
 	conn, err := cluster.New("replay", replayConfig(address))
 	if err != nil {
 		return nil, err
 	}
-	return informer.New[*corev1.Pod](conn, opts...)
-}
-
-func replayed(opts ...informer.Option) func(context.Context, int) (figures, error) {
-	return func(ctx context.Context, size int) (figures, error) {
-		pods, err := tidingsReplay(os.Getenv("REPLAY"), opts...)
-		if err != nil {
-			return nil, err
-		}
-		return settle(size, func() (func() int, error) {
-			return func() int { return pods.Status().Objects }, pods.Start(ctx)
-		})
-	}
+	return informer.New[T](conn, opts...)
 }
 
 // dropInReplay is clientGoReplay with one import changed.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // inChild is set in the environment of a process that runs one side.
@@ -20,10 +21,12 @@ const inChild = "TIDINGS_BENCH_SIDE"
 // were made one after the other.
 type results map[string][]figures
 
-// measure runs the sides in turn, once to warm up unless warm says that they
-// are, and then so many times.
-func (l line) measure(ctx context.Context, runs int, warm bool) (results, error) {
+// measure runs the sides in turn, so many times, and a different one first each
+// time. Nothing is warmed up: each run is a process of its own in any case, and a
+// median does not see who was the first of all.
+func (l line) measure(ctx context.Context, runs int, profile string) (results, error) {
 	progress("%s: preparing", l.name)
+	defer func(begun time.Time) { progress("%s: took %v", l.name, time.Since(begun).Round(time.Second)) }(time.Now())
 	var env []string
 	if l.setup != nil {
 		var teardown func() error
@@ -38,24 +41,16 @@ func (l line) measure(ctx context.Context, runs int, warm bool) (results, error)
 		}()
 	}
 	got := results{}
-	first := -1
-	if warm {
-		first = 0
-	}
-	for i := first; i < runs; i++ {
-		for _, s := range l.sides {
-			if i < 0 {
-				progress("%s: warming up, %s", l.name, s.name)
-			} else {
-				progress("%s: run %d of %d, %s", l.name, i+1, runs, s.name)
-			}
-			f, err := l.spawn(ctx, s.name, env)
+	for i := range runs {
+		for j := range l.sides {
+			s := l.sides[(i+j)%len(l.sides)]
+			begun := time.Now()
+			f, err := l.spawn(ctx, s.name, profile, env)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", l.name, s.name, err)
 			}
-			if i >= 0 {
-				got[s.name] = append(got[s.name], f)
-			}
+			progress("%s: run %d of %d, %s, took %.1f s", l.name, i+1, runs, s.name, time.Since(begun).Seconds())
+			got[s.name] = append(got[s.name], f)
 		}
 	}
 	return got, nil
@@ -64,12 +59,12 @@ func (l line) measure(ctx context.Context, runs int, warm bool) (results, error)
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // spawn runs one side in a process of its own.
-func (l line) spawn(ctx context.Context, name string, env []string) (figures, error) {
+func (l line) spawn(ctx context.Context, name, profile string, env []string) (figures, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-line", l.name, "-side", name, "-size", strconv.Itoa(l.size))
+	cmd := exec.CommandContext(ctx, self, "-line", l.name, "-side", name, "-size", strconv.Itoa(l.size), "-cpuprofile", profile)
 	cmd.Env = append(append(os.Environ(), env...), inChild+"=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -80,8 +75,8 @@ func (l line) spawn(ctx context.Context, name string, env []string) (figures, er
 	return got, json.Unmarshal(out, &got)
 }
 
-// child is one measurement, in this process, with a profile if it is given the
-// name of a file.
+// child is one measurement, in this process, which is there for nothing else, with
+// a profile if it is given the name of a file.
 func (l line) child(ctx context.Context, name, profile string) error {
 	i := slices.IndexFunc(l.sides, func(s side) bool { return s.name == name })
 	if i < 0 {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
@@ -33,10 +32,7 @@ var growth = line{
 		{14, "the same, times as long as into 100,000", "all / 1/10: insert ns", "tidings", "", atMost(2)},
 	},
 	sides: []side{
-		{"client-go", func(_ context.Context, size int) (figures, error) { return grow(size, growIndexer(cache.NewIndexer)) }},
-		{"tidings, drop-in", func(_ context.Context, size int) (figures, error) {
-			return grow(size, growIndexer(clientgo.NewIndexer))
-		}},
+		{"client-go", func(_ context.Context, size int) (figures, error) { return grow(size, growClientGo) }},
 		{"tidings", func(_ context.Context, size int) (figures, error) { return grow(size, growStore) }},
 	},
 }
@@ -49,16 +45,14 @@ type grower struct {
 	get    func(namespace, name string) bool
 }
 
-func growIndexer(create func(cache.KeyFunc, cache.Indexers, ...cache.StoreOption) cache.Indexer) func() grower {
-	return func() grower {
-		store := create(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		return grower{
-			insert: func(m *meta) { _ = store.Add(m) }, // they have keys
-			get: func(namespace, name string) bool {
-				_, ok, _ := store.GetByKey(namespace + "/" + name)
-				return ok
-			},
-		}
+func growClientGo() grower {
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return grower{
+		insert: func(m *meta) { _ = store.Add(m) }, // they have keys
+		get: func(namespace, name string) bool {
+			_, ok, _ := store.GetByKey(namespace + "/" + name)
+			return ok
+		},
 	}
 }
 
