@@ -27,7 +27,9 @@ type Cluster struct {
 // cfg is copied. Its client-side rate limit is taken off (one watch for many
 // readers needs none, and API priority and fairness protects the server), and
 // so is its Timeout, which would otherwise cut every watch: contexts bound the
-// calls instead. Without a UserAgent of its own it gets "tidings/<version>".
+// calls instead. Answers that are no success have the credentials of the request
+// taken out, should they repeat them. Without a UserAgent of its own it gets
+// "tidings/<version>".
 func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("cluster %q: no configuration given", name)
@@ -44,7 +46,7 @@ func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if name == "" {
 		name = base.Host
 	}
-	client, err := rest.HTTPClientFor(cfg)
+	client, err := rest.HTTPClientFor(redacting(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: prepare the connection to %s: %w", name, base.Redacted(), err)
 	}
