@@ -24,12 +24,17 @@ import (
 )
 
 // verbatim keeps the bytes of objects as they come, so that a source's reading
-// of lists and watches shows as it is.
+// of lists and watches shows as it is. Like all codecs it refuses what is no JSON.
 type verbatim struct{}
 
 func (verbatim) Accept(bool) string { return "application/json" }
 
-func (verbatim) Decode(_ codec.Format, raw []byte) (string, error) { return string(raw), nil }
+func (verbatim) Decode(format codec.Format, raw []byte) (string, error) {
+	if format == codec.JSON && !json.Valid(raw) {
+		return "", errors.New("no JSON")
+	}
+	return string(raw), nil
+}
 
 // reading is a source that gets an answer of any bytes, cut into packets.
 func reading[T any](w wire, c codec.Codec[T], body []byte, cut func(io.Reader) io.Reader) *source.Kube[T] {
@@ -174,7 +179,9 @@ func FuzzJSONWatch(f *testing.F) {
 	w := wires[0]
 	f.Add(join(w.frame("ADDED", w.single(makeConfigMap(0))), w.bookmark("9", nil), w.frame("DELETED", w.single(makeConfigMap(0)))))
 	f.Add(w.frame("ERROR", &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: 410}))
-	for _, seed := range []string{``, `{}`, `{"type":"ADDED","object":5}`, `{"type":"ADDED","object":{}}{"type":`, `{"object":{},"type":"MODIFIED"}` + "\n\n", `null`} {
+	for _, seed := range []string{``, `{}`, `{"type":"ADDED","object":5}`, `{"type":"ADDED","object":{}}{"type":`, `{"object":{},"type":"MODIFIED"}` + "\n\n", `null`,
+		`{"type":"ADDED","object":{"a":"}\\\"{","b":[{}]}}{"type":"DELETED","object":{"c":"\\\\"}}`, `{"type":"ADDED","object":{},"more":[]}`, `{"type":"ADDED","object":{},"more":1}`,
+		`{"type":"ADDED","object":{}}}`, `{"type":"ADDED","object":{]}`, `{"type":"ADDED","object":{x}}`, `{"type":"ADDED","object":[{}]}`, `{"type":"ADDED", "object":{}}`, `{"type":"ADDED","more":{},"object":1}`, `[]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,34 +139,6 @@ func (in jsonReader) expect(want json.Delim) error {
 		return fmt.Errorf("a list was expected, with %v where %v is", want, got)
 	}
 	return nil
-}
-
-// readJSONWatch calls visit with the type and object of each event until the
-// stream ends. The bytes are valid during the call. Before it waits for more to
-// come it calls idle.
-func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error, idle func() error) error {
-	in := newJSONReader(r)
-	for {
-		// What is left of a frame is the end of its line.
-		if b, ok := in.Buffered().(*bytes.Reader); !ok || b.Len() <= 1 {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		var frame struct {
-			Type   string          `json:"type"`
-			Object json.RawMessage `json:"object"`
-		}
-		in.left.left = maxMessage
-		if err := in.Decode(&frame); errors.Is(err, io.EOF) {
-			return nil // the end of the stream between two events, not within one
-		} else if err != nil {
-			return err
-		}
-		if err := visit(frame.Type, frame.Object); err != nil {
-			return err
-		}
-	}
 }
 
 // decodeMeta reads one of the API machinery's own types.
