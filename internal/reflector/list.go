@@ -49,7 +49,7 @@ func (r *Reflector[T]) watchList(ctx context.Context) (initial bool, err error) 
 	patience := time.AfterFunc(bookmarkPatience, func() { cancel(errNoBookmark) })
 	defer patience.Stop()
 	begun := time.Now()
-	staged := newStage[T]()
+	staged := newStage[T](r.objects)
 	r.Note(func(s *Status) { s.Watches++ })
 
 	opts := source.WatchOptions{InitialEvents: true, TimeoutSeconds: int64(watchMinutes / time.Second)}
@@ -91,7 +91,7 @@ func (r *Reflector[T]) pages(ctx context.Context) error {
 	defer patience.Stop()
 
 	opts := source.ListOptions{Limit: r.opts.PageSize}
-	var items []T
+	items := make([]T, 0, r.objects)
 	for {
 		patience.Reset(listPatience)
 		result, err := r.src.List(ctx, opts, func(o T) error {
@@ -129,7 +129,7 @@ func (r *Reflector[T]) replace(items []T, version string) {
 	r.contact()
 	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, List: &delta.List[T]{Items: items, ResourceVersion: version, Namespace: r.opts.Scope}})
 	r.wantList = false
-	r.listed = time.Now()
+	r.listed, r.objects = time.Now(), len(items)
 	r.version = version // even if there is none: an older one would be wrong
 	var lists uint64
 	r.Note(func(s *Status) {

@@ -95,6 +95,7 @@ type Reflector[T object.Object] struct {
 	contacted   time.Time // when the last event came that was dated
 	undated     int       // events since then
 	listed      time.Time
+	objects     int // in the last list
 	failed      time.Time
 }
 

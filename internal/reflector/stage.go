@@ -18,7 +18,8 @@ type stage[T object.Object] struct {
 	holes int
 }
 
-func newStage[T object.Object]() *stage[T] { return &stage[T]{} }
+// newStage has room for as many objects as the last list had.
+func newStage[T object.Object](objects int) *stage[T] { return &stage[T]{items: make([]T, 0, objects)} }
 
 // apply takes in an event and reports whether it brought an object not seen
 // before: a sign that the initial events still go on.
