@@ -36,7 +36,7 @@ func Peek(format Format, raw []byte) (Identity, bool) {
 }
 
 func peekJSON(raw []byte) (id Identity) {
-	gjson.ParseBytes(raw).Get("metadata").ForEach(func(key, value gjson.Result) bool {
+	gjson.Parse(view(raw)).Get("metadata").ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case "name":
 			id.Name = value.Str
