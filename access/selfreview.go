@@ -111,7 +111,10 @@ func ServeOwnReview(w http.ResponseWriter, req *http.Request, info *request.Requ
 
 func bodyOf(req *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxReview+1))
+	var long *http.MaxBytesError
 	switch {
+	case errors.As(err, &long):
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", long.Limit))
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the request's body cannot be read")
 	case len(body) > maxReview:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,9 +227,5 @@ func callerKey(g *grant, r *http.Request) string {
 	if g.caller != nil {
 		return g.caller.Key()
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsLoopback() {
-		return ""
-	}
-	return host
+	return foreign(r.RemoteAddr)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,8 +18,14 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		s.requests.Add(1)
 		defer s.requests.Done()
 		begun := time.Now()
-		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout}
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout, http2: r.ProtoMajor == 2}
 		rt, unknown := parsePath(s.escapeCluster(r.URL.EscapedPath()))
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if len(r.TransferEncoding) > 0 || reads && r.ContentLength != 0 {
+			// What comes behind such a body could be the next request to one and
+			// part of this one to another who stands between.
+			out.Header().Set("Connection", "close")
+		}
 		if rt.kind == kubernetes {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			if r.ContentLength != 0 {
@@ -28,7 +35,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			// Nothing here takes a body. The connection ends with the answer,
 			// and a client that sends slowly does not hold it open until then.
 			out.Header().Set("Connection", "close")
-			_ = out.control.SetReadDeadline(begun.Add(headerTimeout))
+			_ = out.control.SetReadDeadline(begun.Add(s.opts.HeaderTimeout))
 		}
 		broken := true
 		defer func() {
@@ -55,7 +62,6 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			rt.watch = wantsWatch(r)
 		}
 		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, rt))
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case !s.addressed(r.Host):
 			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address: else any web page could have a browser read for it"})
@@ -69,7 +75,10 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		default:
 			next.ServeHTTP(out, r)
 		}
-		broken = false
+		// Who breaks off a request, or has not sent all of it in time, must not
+		// take nothing for an answer.
+		broken = out.code == 0 && r.Context().Err() != nil
+		out.last()
 	})
 }
 
@@ -104,10 +113,16 @@ type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	http2   bool
 
 	code    int
 	bytes   int64
 	renewed time.Time
+
+	// With HTTP/2, over ends the stream if what is being written takes too long.
+	over  *time.Timer
+	mu    sync.Mutex
+	until time.Time // zero: nothing is being written
 }
 
 // Unwrap is for http.ResponseController.
@@ -124,7 +139,7 @@ func (r *response) Write(p []byte) (int, error) {
 	if r.code == 0 {
 		r.code = http.StatusOK
 	}
-	r.renew()
+	defer r.renew()()
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)
 	return n, err
@@ -132,7 +147,7 @@ func (r *response) Write(p []byte) (int, error) {
 
 // FlushError is for http.ResponseController.
 func (r *response) FlushError() error {
-	r.renew()
+	defer r.renew()()
 	return r.control.Flush()
 }
 
@@ -140,12 +155,49 @@ func (r *response) FlushError() error {
 func (r *response) Flush() { _ = r.FlushError() }
 
 // renew gives the client time to read what is about to be written. Once in a
-// while is enough.
-func (r *response) renew() {
-	now := time.Now()
-	if now.Sub(r.renewed) < r.timeout/16 {
-		return
+// while is enough. The function that is returned says that it has been written.
+func (r *response) renew() (written func()) {
+	if r.http2 {
+		// There a deadline that passes ends the stream, also of a watch on which
+		// there is nothing to write.
+		r.writing(time.Now().Add(r.timeout))
+		if r.over == nil {
+			r.over = time.AfterFunc(r.timeout, r.expired)
+		} else {
+			r.over.Reset(r.timeout)
+		}
+		return func() {
+			r.over.Stop()
+			r.writing(time.Time{})
+		}
 	}
-	r.renewed = now
-	_ = r.control.SetWriteDeadline(now.Add(r.timeout)) // not every writer has deadlines, and then there is no client to wait for
+	if now := time.Now(); now.Sub(r.renewed) >= r.timeout/16 {
+		r.renewed = now
+		_ = r.control.SetWriteDeadline(now.Add(r.timeout)) // not every writer has deadlines, and then there is no client to wait for
+	}
+	return func() {}
+}
+
+func (r *response) writing(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = until
+}
+
+// expired ends the stream, unless what was being written has been. It touches
+// nothing when the handler has ended.
+func (r *response) expired() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.until.IsZero() && !time.Now().Before(r.until) {
+		_ = r.control.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// last gives the client time to read what is still to be sent when the handler
+// has ended.
+func (r *response) last() {
+	if r.http2 {
+		_ = r.control.SetWriteDeadline(time.Now().Add(r.timeout))
+	}
 }

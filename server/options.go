@@ -37,9 +37,20 @@ type Options struct {
 	// means 1 minute, as for an API server.
 	RequestTimeout time.Duration
 
+	// HeaderTimeout is how long a client may take to say what it wants: for the
+	// TLS handshake, and for the headers of a request. 0 means 10 seconds.
+	HeaderTimeout time.Duration
+	// IdleTimeout is how long a connection may be open on which nothing is under
+	// way. 0 means 2 minutes.
+	IdleTimeout time.Duration
+
 	// MaxConnections is the number of connections; more wait until one is
 	// closed. 0 means 20,000.
 	MaxConnections int
+	// MaxConnectionsPerAddress is the same for each address but this machine's
+	// own; more are closed at once, so that one address leaves room for the
+	// others. 0 means half of MaxConnections.
+	MaxConnectionsPerAddress int
 	// MaxRequests and MaxWatches are the numbers of requests under way and of
 	// watches open at once; more are answered 429 and when to come back. 0
 	// means 400, as for an API server, and 10,000.
@@ -74,12 +85,15 @@ func (o Options) withDefaults() Options {
 	def(&o.WriteTimeout, 30*time.Second)
 	def(&o.ShutdownTimeout, 10*time.Second)
 	def(&o.RequestTimeout, time.Minute)
+	def(&o.HeaderTimeout, 10*time.Second)
+	def(&o.IdleTimeout, 2*time.Minute)
 	number := func(n *int, otherwise int) {
 		if *n <= 0 {
 			*n = otherwise
 		}
 	}
 	number(&o.MaxConnections, 20_000)
+	number(&o.MaxConnectionsPerAddress, max(1, o.MaxConnections/2))
 	number(&o.MaxRequests, 400)
 	number(&o.MaxWatches, 10_000)
 	number(&o.MaxRequestsPerCaller, 100)
@@ -95,9 +109,13 @@ const (
 	// reconnect is how soon an EventSource should come back.
 	reconnect = 2 * time.Second
 	// What a request may take.
-	maxHeader     = 64 << 10
-	maxBody       = 3 << 20 // as for an API server
-	maxQuery      = 8 << 10
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
+	maxHeader = 64 << 10
+	maxBody   = 3 << 20 // as for an API server
+	maxQuery  = 8 << 10
+	// maxStreams is the number of requests under way on one connection of
+	// HTTP/2; clients of Go open another one then.
+	maxStreams = 250
+	// quiet is how long a connection of HTTP/2 may be silent before the client
+	// is asked whether it is there, and how long that may take.
+	quiet = 30 * time.Second
 )

@@ -108,10 +108,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	h := &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: s.opts.HeaderTimeout,
+		IdleTimeout:       s.opts.IdleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			SendPingTimeout:      quiet,
+			PingTimeout:          quiet,
+			WriteByteTimeout:     s.opts.WriteTimeout,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -147,7 +153,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // accept serves on a listener, with TLS if there is any, which brings HTTP/2.
 func (s *Server) accept(h *http.Server, l net.Listener) error {
-	l = netutil.LimitListener(l, s.opts.MaxConnections)
+	l = netutil.LimitListener(&fair{Listener: l, most: s.opts.MaxConnectionsPerAddress, open: map[string]int{}}, s.opts.MaxConnections)
 	if s.opts.TLS == nil {
 		return h.Serve(l)
 	}
