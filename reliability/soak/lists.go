@@ -1,0 +1,209 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// statusError is an answer other than 200.
+type statusError struct {
+	code int
+	body string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("%d: %.300s", e.code, e.body) }
+
+// get asks for a body.
+func (s *soak) get(ctx context.Context, client *http.Client, url, accept, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, &statusError{resp.StatusCode, string(body)}
+	}
+	return body, nil
+}
+
+// list reads which objects there are, each in which version, page by page if the
+// URL says so.
+func (s *soak) list(ctx context.Context, client *http.Client, base, accept string) (map[string]uint64, uint64, error) {
+	has := map[string]uint64{}
+	page := base
+	for {
+		body, err := s.get(ctx, client, page, accept, "")
+		if err != nil {
+			return nil, 0, err
+		}
+		var l struct {
+			Metadata struct {
+				ResourceVersion uint64 `json:"resourceVersion,string"`
+				Continue        string `json:"continue"`
+			} `json:"metadata"`
+			Items []thing `json:"items"`
+		}
+		if err := json.Unmarshal(body, &l); err != nil {
+			return nil, 0, fmt.Errorf("a list that is no JSON: %w: %.200s", err, body)
+		}
+		for _, o := range l.Items {
+			has[o.key()] = o.Metadata.ResourceVersion
+		}
+		if l.Metadata.Continue == "" {
+			return has, l.Metadata.ResourceVersion, nil
+		}
+		u, err := url.Parse(base)
+		if err != nil {
+			return nil, 0, err
+		}
+		q := u.Query()
+		q.Del("resourceVersion")
+		q.Set("continue", l.Metadata.Continue)
+		u.RawQuery = q.Encode()
+		page = u.String()
+	}
+}
+
+// state checks what a reader says is the state at a version.
+func (s *soak) state(ctx context.Context, kind, what string, at *cursor, has map[string]uint64, version uint64) {
+	patience, cancel := context.WithTimeout(ctx, truthPatience)
+	defer cancel()
+	if s.truth.wait(patience, version) != nil {
+		if ctx.Err() == nil {
+			s.report.mismatch(kind, fmt.Sprintf("%s is of version %d, which etcd does not have after %s", what, version, truthPatience), nil)
+		}
+		return
+	}
+	differences, known := at.compare(has, version, true)
+	if !known {
+		return
+	}
+	s.report.count(kind+" = etcd", 1)
+	if len(differences) > 0 {
+		s.report.mismatch(kind, fmt.Sprintf("%s at version %d is not what there was then: %s", what, version, describe(differences)), nil)
+	}
+}
+
+// lists asks the server for lists, of all kinds, and compares each with the truth
+// at its version; those that are to be as fresh as the cluster have to be.
+func (s *soak) lists(ctx context.Context, random *rand.Rand) error {
+	client := s.client(false)
+	defer client.CloseIdleConnections()
+	at := map[string]*cursor{}
+	for _, r := range resources {
+		at[r.stored] = s.truth.cursor(r.stored)
+	}
+	const accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	for sleep(ctx, between(random, listEvery/2, listEvery)) {
+		r := resources[random.IntN(len(resources))]
+		query := url.Values{}
+		if random.IntN(3) == 0 {
+			query.Set("limit", strconv.Itoa(1+random.IntN(100)))
+		}
+		fresh := random.IntN(2) == 0
+		if !fresh {
+			query.Set("resourceVersion", "0")
+		}
+		least := s.truth.last(r.stored)
+		has, version, err := s.list(ctx, client, s.url+r.path(query), accept)
+		if err != nil {
+			s.ended("list", err)
+			continue
+		}
+		s.state(ctx, "list", fmt.Sprintf("%s?%s", r, query.Encode()), at[r.stored], has, version)
+		if fresh {
+			s.report.count("list is as fresh as the cluster", 1)
+			if version < least {
+				s.report.mismatch("list", fmt.Sprintf("%s without a resourceVersion is of version %d, and %d had been written before it was asked for", r, version, least), nil)
+			}
+		}
+	}
+	return nil
+}
+
+// bodies compares lists at one version with the API server's own, to the byte.
+func (s *soak) bodies(ctx context.Context, random *rand.Rand) error {
+	client := s.client(false)
+	defer client.CloseIdleConnections()
+	direct := s.direct()
+	defer direct.CloseIdleConnections()
+	for sleep(ctx, between(random, bodyEvery/2, bodyEvery)) {
+		r := resources[random.IntN(len(resources))]
+		forms := []string{"application/json", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/vnd.kubernetes.protobuf"}
+		if r == widgets {
+			forms = forms[:2]
+		}
+		form := forms[random.IntN(len(forms))]
+		_, version, err := s.list(ctx, client, s.url+r.path(url.Values{"resourceVersion": {"0"}, "limit": {"1"}}), forms[1])
+		if err != nil {
+			s.ended("list", err)
+			continue
+		}
+		query := url.Values{"resourceVersion": {fmt.Sprint(version)}, "resourceVersionMatch": {"Exact"}}
+		if random.IntN(2) == 0 {
+			query.Set("limit", strconv.Itoa(1+random.IntN(200)))
+		}
+		ours, err := s.get(ctx, client, s.url+r.path(query), form, "")
+		if err != nil {
+			s.ended("body", err)
+			continue
+		}
+		patience, cancel := context.WithTimeout(ctx, 10*time.Second)
+		theirs, err := s.get(patience, direct, s.cp.URL()+r.path(query), form, s.cp.AdminConfig().BearerToken)
+		cancel()
+		if err != nil { // it is down, or has been compacted since
+			s.ended("body, of the API server", unanswered(err))
+			continue
+		}
+		s.report.count("body = the API server's, to the byte", 1)
+		if !bytes.Equal(ours, theirs) {
+			s.report.mismatch("body", fmt.Sprintf("GET %s as %s has another answer than the API server's, from byte %d on:\n ours: %s\ntheirs: %s",
+				r.path(query), form, differAt(ours, theirs), around(ours, theirs), around(theirs, ours)), nil)
+		}
+	}
+	return nil
+}
+
+// unanswered leaves out what was asked for.
+func unanswered(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func differAt(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+func around(a, b []byte) string {
+	at := differAt(a, b)
+	return strings.ToValidUTF8(string(a[max(0, at-300):min(len(a), at+300)]), "�")
+}
