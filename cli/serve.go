@@ -30,6 +30,7 @@ func newServe(g *globals) *cobra.Command {
 		unread    time.Duration
 		backlog   int
 		pages     time.Duration
+		memory    string
 		pass      bool
 		admit     admission
 	)
@@ -89,6 +90,10 @@ namespaces that they may read.`,
 			if backlog < 0 {
 				return fmt.Errorf("--backlog %d: a number of events is wanted", backlog)
 			}
+			limit, err := limitMemory(memory)
+			if err != nil {
+				return err
+			}
 			if pages < 0 {
 				return fmt.Errorf("--page-ttl %s: a time is wanted, such as 5m", pages)
 			}
@@ -97,7 +102,7 @@ namespaces that they may read.`,
 			}
 			return g.serve(cmd.Context(), listen, &admit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Backlog: backlog, PageTTL: pages, Logger: g.log},
-				server.Options{Passthrough: pass, Version: thisBuild().Version, Logger: g.log})
+				server.Options{Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
@@ -107,6 +112,7 @@ namespaces that they may read.`,
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
 	f.IntVar(&backlog, "backlog", 0, "events that may wait for a watch that is read too slowly, before they are folded to the newest of each object (default 5000)")
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
+	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi: when little is left, new watches are refused rather than that it dies (default: GOMEMLIMIT, or nine tenths of what its control group may use)")
 	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")
 	admit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)

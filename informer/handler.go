@@ -77,6 +77,12 @@ func FoldAfter(n int) FollowOption {
 	return func(o *processor.Options) { o.Fold = max(n, 1) }
 }
 
+// FoldAfterFunc is [FoldAfter] with a number that may change: n is asked each time
+// that something comes to wait, by several goroutines at once, and should be quick.
+func FoldAfterFunc(n func() int) FollowOption {
+	return func(o *processor.Options) { o.FoldBy = func() int { return max(n(), 1) } }
+}
+
 func newFollowOptions(opts []FollowOption) processor.Options {
 	var o processor.Options
 	for _, opt := range opts {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidings-io/tidings/internal/codec"
@@ -66,6 +67,8 @@ type Mirror struct {
 	snapshots  *snapshots
 	tokens     tokens
 
+	foldBy atomic.Int64 // see FoldEarlier
+
 	setting sync.Mutex        // one Set at a time
 	leaving []<-chan struct{} // of members that are being emptied; under setting
 
@@ -116,6 +119,14 @@ func New(opts Options) (*Mirror, error) {
 	_, _ = rand.Read(m.tokens.key[:]) // never fails, see crypto/rand
 	return m, nil
 }
+
+// FoldEarlier has what waits for slow watches folded once it is a divisor-th of
+// [Options.Backlog], to give memory back; 1 ends that. It counts for all watches,
+// also those that are open: what waits for them is folded with the next event.
+func (m *Mirror) FoldEarlier(divisor int) { m.foldBy.Store(int64(divisor)) }
+
+// backlog is how many events may wait for a slow watch.
+func (m *Mirror) backlog() int { return m.opts.Backlog / max(1, int(m.foldBy.Load())) }
 
 // Clusters lists the names of the clusters, sorted.
 func (m *Mirror) Clusters() []string {

@@ -115,7 +115,7 @@ func (w *watch) since(version string) (iter.Seq[informer.Event[*codec.Raw]], err
 
 // following is how watches follow the informer.
 func (k *keeper) following() []informer.FollowOption {
-	return []informer.FollowOption{informer.WithBookmarks(), informer.FoldAfter(k.member.mirror.opts.Backlog)}
+	return []informer.FollowOption{informer.WithBookmarks(), informer.FoldAfterFunc(k.member.mirror.backlog)}
 }
 
 // newer says that one decimal number is greater than another.

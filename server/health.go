@@ -14,6 +14,7 @@ import (
 type check struct {
 	name string
 	err  string // "" is well
+	note string // of what is well
 }
 
 // serveAlive answers /healthz and /livez: who answers is alive. Those of a cluster
@@ -38,6 +39,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 	if len(status.Clusters) == 0 {
 		checks[2].err = "there are none yet"
+	}
+	if state := s.memory.state(); state != "" {
+		checks = append(checks, check{name: "memory", note: state})
 	}
 	for _, c := range status.Clusters {
 		if rt.cluster != "" && c.Name != rt.cluster {
@@ -81,7 +85,11 @@ func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, c
 		case slices.Contains(query["exclude"], c.name):
 			fmt.Fprintf(&b, "[+]%s excluded: ok\n", c.name)
 		case c.err == "":
-			fmt.Fprintf(&b, "[+]%s ok\n", c.name)
+			b.WriteString("[+]" + c.name + " ok")
+			if c.note != "" {
+				b.WriteString(": " + c.note)
+			}
+			b.WriteString("\n")
 		default:
 			failed = true
 			fmt.Fprintf(&b, "[-]%s failed: %s\n", c.name, strings.ReplaceAll(c.err, "\n", " "))

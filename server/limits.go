@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // class is what a request counts as.
@@ -119,6 +121,10 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
+		if err := s.memory.admit(c, listsEverything(r)); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
 		if c == brief {
 			ctx, cancel := context.WithTimeoutCause(r.Context(), s.opts.RequestTimeout, errTooLong)
 			defer cancel()
@@ -126,6 +132,28 @@ func (s *Server) limit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// manyAre is the size of a page that is as good as everything.
+const manyAre = 500
+
+// listsEverything says that a request is for a list that may be long.
+func listsEverything(r *http.Request) bool {
+	rt := routeOf(r)
+	switch rt.kind {
+	case objects:
+		if len(rt.rest) == 2 {
+			return false
+		}
+	case kubernetes:
+		if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "list" {
+			return false
+		}
+	default:
+		return false
+	}
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+	return err != nil || limit <= 0 || limit > manyAre
 }
 
 // unheard says that nobody waits for an answer any more. Who has waited too long

@@ -60,6 +60,11 @@ type Options struct {
 	// or, without a Gate, each address but this machine's own. 0 means 100,
 	// and 1,000.
 	MaxRequestsPerCaller, MaxWatchesPerCaller int
+	// MemoryLimit is how many bytes the server may use: when little is left, it
+	// folds what waits for slow watches early, then refuses new watches, then
+	// lists of everything, with 429. 0 means what the runtime has been told, by
+	// GOMEMLIMIT or debug.SetMemoryLimit, and nothing of all that if it has not.
+	MemoryLimit int64
 	// MaxVisible is the number of namespaces that are looked through for a
 	// caller who asks for what is visible. 0 means 1,000.
 	MaxVisible int

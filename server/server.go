@@ -35,6 +35,7 @@ type Server struct {
 	passthrough *passthrough.Handler // nil: refuse
 
 	limits      *limiter
+	memory      *memory
 	connections atomic.Int64
 	requests    sync.WaitGroup
 	draining    context.Context // ended when watches are to end
@@ -52,6 +53,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
 	s.limits = newLimiter(s.opts)
+	s.memory = newMemory(m, s.opts.MemoryLimit)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
@@ -128,10 +130,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		},
 	}
 	defer s.Close()
+	minding, enough := context.WithCancel(ctx)
+	defer enough()
+	s.requests.Go(func() { s.memory.mind(minding) })
 	ended := make(chan error, 1)
 	go func() { ended <- s.accept(h, l) }()
 	select {
 	case err := <-ended:
+		enough()
 		s.drain(errShutdown)
 		_ = h.Close()
 		s.requests.Wait()

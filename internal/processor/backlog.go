@@ -15,7 +15,7 @@ import (
 // number of objects, never by the number of events, so nothing that it hands
 // over leads on into the log.
 type backlog[T object.Object] struct {
-	limit int
+	limit func() int
 
 	mu     sync.Mutex
 	at     *position[T] // everything before it has been read
@@ -28,7 +28,7 @@ type backlog[T object.Object] struct {
 	wake   chan struct{}
 }
 
-func newBacklog[T object.Object](at *position[T], seen uint64, limit int) *backlog[T] {
+func newBacklog[T object.Object](at *position[T], seen uint64, limit func() int) *backlog[T] {
 	return &backlog[T]{limit: limit, at: at, seen: seen, wake: make(chan struct{})}
 }
 
@@ -75,7 +75,7 @@ func (b *backlog[T]) add(next *batch[T]) {
 	}
 	b.seen = 0
 	next = &batch[T]{Events: events, Kind: next.Kind, End: detached(next.End)}
-	if b.fold == nil && b.n+len(next.Events) <= b.limit {
+	if b.fold == nil && b.n+len(next.Events) <= b.limit() {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)
 	} else {

@@ -49,6 +49,9 @@ type Options struct {
 	// Fold is the number of events that may wait before they are folded to the
 	// newest per object. 0: keep them all.
 	Fold int
+	// FoldBy, if not nil, says instead of Fold how many may wait, each time that
+	// something comes.
+	FoldBy func() int
 	// News leaves out what there is at the beginning and begins with what
 	// happens next.
 	News bool
@@ -122,8 +125,12 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Follower[T] {
 	f := &Follower[T]{ix: ix, opts: opts, seen: seen, hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
 	f.position.Store(at)
-	if opts.Fold > 0 {
-		f.backlog = newBacklog(at, seen, opts.Fold)
+	limit := opts.FoldBy
+	if limit == nil && opts.Fold > 0 {
+		limit = func() int { return opts.Fold }
+	}
+	if limit != nil {
+		f.backlog = newBacklog(at, seen, limit)
 		f.position.Store(detached(at))
 	}
 	return f

@@ -247,6 +247,42 @@ func keysOf(m map[string]*meta) (out []string) {
 	return out
 }
 
+// How much may wait can change: what waits is folded with the next event.
+func TestFoldEarlierThanBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ix := indexer.New(indexer.Options[*meta]{})
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("a", 1, 1)}, ResourceVersion: "1"}}})
+		limit := 100
+		f := processor.Follow(ix, processor.Options{FoldBy: func() int { return limit }})
+		gate, done := make(chan struct{}), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(done)
+			f.Run(ctx, false, func(processor.Event[*meta]) bool { <-gate; return true })
+		}()
+		change := func(from, to int) {
+			for v := from; v < to; v++ {
+				ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("a", 1, v)}})
+				synctest.Wait()
+			}
+		}
+		change(2, 52)
+		if s := f.Status(); s.Backlog != 50 || s.Folded != 0 {
+			t.Errorf("with room for 100, after 50 events: %+v", s)
+		}
+		limit = 10
+		change(52, 53)
+		if s := f.Status(); s.Backlog != 1 || s.Folded != 50 {
+			t.Errorf("with room for 10, after one more: %+v", s)
+		}
+		close(gate)
+		synctest.Wait()
+		cancel()
+		<-done
+		f.Release()
+	})
+}
+
 // TestFoldKeepsWhatCounts: of many updates the last is told with the state
 // before the first; what came and went is not told of; a name that changed hands
 // is told of twice.
