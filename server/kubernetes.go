@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -49,8 +50,9 @@ func ofKubernetes(r *http.Request, rt *route) *http.Request {
 func (s *Server) newKubernetes() *kubeapi.Handler {
 	opts := s.opts.Kubernetes
 	opts.Logger = s.log
-	if opts.CacheBytes == 0 && s.memory.limit > 0 {
-		opts.CacheBytes = int64(min(64<<20, s.memory.limit/8))
+	if s.memory.limit > 0 {
+		kept := int64(min(64<<20, s.memory.limit/16))
+		opts.CacheBytes, opts.AnswerBytes = cmp.Or(opts.CacheBytes, kept), cmp.Or(opts.AnswerBytes, kept)
 	}
 	if s.passthrough != nil {
 		opts.Else = http.HandlerFunc(s.serveElse)
