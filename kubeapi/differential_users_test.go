@@ -139,7 +139,7 @@ func TestDifferentialOfUsers(t *testing.T) {
 	// Watches, of a cluster in which nothing happens any more: how much of what
 	// happens is told before the time is over is not to matter.
 	var group errgroup.Group
-	group.SetLimit(16)
+	group.SetLimit(32)
 	for _, d := range all {
 		for range n * d.caller.share / shares / 10 {
 			q := generateWatch(d.rnd, p, &all[0].seen)

@@ -15,6 +15,8 @@ func (d *differential) compareWatch(q ask) {
 	if d.allow(q) {
 		return
 	}
+	// What is not mirrored yet may take longer to begin with than the watch lasts.
+	d.ours.get(strings.Replace(q.path, "/watch/", "/", 1))
 	theirs, ours := d.theirs.ask(q), d.ours.ask(q)
 	theirs.body, ours.body = withoutBookmarks(theirs), withoutBookmarks(ours)
 	why := differ(theirs, ours)

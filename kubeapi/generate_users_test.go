@@ -72,7 +72,7 @@ func generateWatch(rnd *rand.Rand, p *population, seen *memory) ask {
 	if k.namespaced && chance(rnd, 2) {
 		namespace = pick(rnd, append(spaces, "nowhere")...)
 	}
-	q := ask{path: k.path(namespace, ""), header: http.Header{}, query: url.Values{"watch": {pick(rnd, "true", "1")}, "timeoutSeconds": {"1"}}}
+	q := ask{path: k.path(namespace, ""), header: http.Header{}, query: url.Values{"watch": {pick(rnd, "true", "1")}, "timeoutSeconds": {"3"}}}
 	if chance(rnd, 8) { // the old way
 		q.path = strings.Replace(q.path, "/v1/", "/v1/watch/", 1)
 		q.query.Del("watch")

@@ -42,12 +42,12 @@ func (c *call) listOptions() (*internalversion.ListOptions, error) {
 	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metav1.SchemeGroupVersion, options); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if c.info.Verb == "watch" {
-		options.Watch = true // by the path, as of old
-	}
 	internalversion.SetListOptionsDefaults(options, true)
 	if errs := validation.ValidateListOptions(options, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if c.info.Verb == "watch" {
+		options.Watch = true // by the path, as of old; kube-apiserver, too, has validated a list till here
 	}
 	if options.FieldSelector != nil {
 		for _, r := range options.FieldSelector.Requirements() {
