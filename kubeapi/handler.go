@@ -121,6 +121,9 @@ type call struct {
 	kind kind
 	q    mirror.Query // of the target and namespace; and of the name, for a get
 	form form
+	// oldPath says that it is a watch by its path, /api/v1/watch/…: such have no
+	// bookmark behind what there is.
+	oldPath bool
 	// printer of the kind, once a Table has been asked for.
 	printer *printing.Printer
 }

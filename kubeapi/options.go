@@ -46,8 +46,9 @@ func (c *call) listOptions() (*internalversion.ListOptions, error) {
 	if errs := validation.ValidateListOptions(options, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
-	if c.info.Verb == "watch" {
-		options.Watch = true // by the path, as of old; kube-apiserver, too, has validated a list till here
+	if c.info.Verb == "watch" && !options.Watch { // by the path, as of old: till here it is a list for kube-apiserver, too
+		options.Watch, c.oldPath = true, true
+		internalversion.SetListOptionsDefaults(options, true)
 	}
 	if options.FieldSelector != nil {
 		for _, r := range options.FieldSelector.Requirements() {

@@ -98,7 +98,7 @@ func (w *watch) event(e informer.Event[*mirror.Object]) bool {
 	case e.Type == informer.Synced:
 		w.initial = false
 		w.advance(e)
-		if w.bookmarks {
+		if w.bookmarks && !w.oldPath {
 			w.bookmark(true)
 		}
 	case w.initial:
