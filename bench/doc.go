@@ -4,6 +4,7 @@
 //	cd bench && go run .                    # every line, as one Markdown table
 //	cd bench && go run . -details           # and everything else that is measured
 //	cd bench && go run . -line firstsync    # one line, with all of its figures
+//	cd bench && go run . -line reads,peaks  # some lines
 //	cd bench && go run . -quick             # does it all work?
 //	cd bench && go run . -line fanout16 -side tidings -cpuprofile cpu.out
 //

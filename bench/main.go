@@ -30,7 +30,7 @@ var lines = []line{
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "line", "", "measure only the `line` with this name, and print everything that is measured of it")
+	flag.StringVar(&o.only, "line", "", "measure only the `lines` with these names, separated by commas; of a single one everything that is measured is printed")
 	flag.BoolVar(&o.details, "details", false, "after the table, print everything that was measured")
 	flag.BoolVar(&o.quick, "quick", false, "few objects and one run: shows that all works, and nothing else")
 	flag.IntVar(&o.runs, "runs", 5, "measure each side this many times")
@@ -57,7 +57,8 @@ type options struct {
 func (o options) bench(ctx context.Context) error {
 	chosen := slices.Clone(lines)
 	if o.only != "" {
-		chosen = slices.DeleteFunc(chosen, func(l line) bool { return l.name != o.only })
+		only := strings.Split(o.only, ",")
+		chosen = slices.DeleteFunc(chosen, func(l line) bool { return !slices.Contains(only, l.name) })
 	}
 	if len(chosen) == 0 {
 		var names []string
@@ -94,10 +95,8 @@ func (o options) bench(ctx context.Context) error {
 		}
 		measured[l.name] = got
 	}
-	if o.only == "" {
-		printTable(os.Stdout, chosen, measured, o.runs)
-	}
-	if o.only != "" || o.details {
+	printTable(os.Stdout, chosen, measured, o.runs)
+	if len(chosen) == 1 || o.details {
 		for _, l := range chosen {
 			if got := measured[l.name]; got != nil {
 				l.printDetails(os.Stdout, got)
