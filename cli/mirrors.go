@@ -18,7 +18,7 @@ import (
 
 // serverFlag adds --server, which has the command ask a mirror.
 func (g *globals) serverFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&g.server, "server", "", "`URL` of a running \"tidings serve\" to ask instead of the cluster, as in http://127.0.0.1:8888; --context then names clusters of that server")
+	cmd.Flags().StringVar(&g.server, "server", "", "`URL` of a \"tidings serve\" to ask instead of the cluster; --context then names clusters of it")
 	complete(cmd, "server", cobra.FixedCompletions([]string{"http://" + server.DefaultAddr}, cobra.ShellCompDirectiveNoFileComp))
 }
 

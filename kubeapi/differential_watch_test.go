@@ -17,9 +17,15 @@ func (d *differential) compareWatch(q ask) {
 	}
 	// What is not mirrored yet may take longer to begin with than the watch lasts.
 	d.ours.get(strings.Replace(q.path, "/watch/", "/", 1))
-	theirs, ours := d.theirs.ask(q), d.ours.ask(q)
-	theirs.body, ours.body = withoutBookmarks(theirs), withoutBookmarks(ours)
-	why := differ(theirs, ours)
+	var theirs, ours answer
+	var why string
+	for range 3 { // the API server itself goes on writing a lease and a condition now and then
+		theirs, ours = d.theirs.ask(q), d.ours.ask(q)
+		theirs.body, ours.body = withoutBookmarks(theirs), withoutBookmarks(ours)
+		if why = differ(theirs, ours); why == "" {
+			break
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if why != "" && expired(theirs) != expired(ours) {

@@ -273,7 +273,7 @@ func generate(rnd *rand.Rand, p *population, seen *memory) ask {
 	case 6, 7:
 		if prior := seen.page(rnd); prior != nil {
 			again := *prior
-			if !strings.Contains(again.path, "apiservices") {
+			if !strings.Contains(again.path, "apiservices") && !strings.Contains(again.path, "customresourcedefinitions") {
 				again.accept = out.accept
 			}
 			again.query = url.Values{}

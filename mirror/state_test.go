@@ -125,7 +125,7 @@ func TestLatestOfVeryMany(t *testing.T) {
 		}
 		whole(100 * time.Millisecond)
 		r.server.Inject(func(req *demo.Request) *demo.Fault {
-			if req.Verb == "list" && req.HTTP.URL.Query().Get("limit") == "" {
+			if req.Verb == "list" && req.HTTP.URL.Query().Get("limit") == "" && req.HTTP.URL.Query().Get("labelSelector") == "" {
 				return &demo.Fault{Delay: 9 * time.Second}
 			}
 			return nil
