@@ -256,7 +256,7 @@ func isList(q ask) bool {
 	if segments = segments[2:]; len(segments) > 2 && segments[0] == "namespaces" {
 		segments = segments[2:]
 	}
-	return len(segments) == 1
+	return len(segments) == 1 && segments[0] != "status" && segments[0] != "finalize" // which namespaces have
 }
 
 // versionOf is the version of a list.
