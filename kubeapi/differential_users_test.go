@@ -152,7 +152,7 @@ func TestDifferentialOfUsers(t *testing.T) {
 	}
 	for i, want := range []map[int]int{{200: 300, 400: 30, 404: 20, 410: 1}, {200: 100, 403: 100}, {200: 30, 403: 50}, {200: 30, 403: 50}, {200: 10, 403: 100}, {401: 50}} {
 		for code, at := range want {
-			if all[i].codes[code] < at*n/4000 {
+			if all[i].codes[code] < at*n/8000 {
 				t.Errorf("%s: %d was answered %d times: that shows little", all[i].caller.name, code, all[i].codes[code])
 			}
 		}
