@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/demo"
@@ -171,15 +168,7 @@ func tableServer(t testing.TB, answer string) (kubeconfig string) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	config := api.NewConfig()
-	config.Clusters["x"] = &api.Cluster{Server: srv.URL}
-	config.Contexts["x"] = &api.Context{Cluster: "x"}
-	config.CurrentContext = "x"
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
+	return kubeconfigOf(t, srv.URL)
 }
 
 func TestGetShowsTheServersTable(t *testing.T) {

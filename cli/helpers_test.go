@@ -55,6 +55,20 @@ func newWorld(t testing.TB, options ...demo.Options) *world {
 	return w
 }
 
+// kubeconfigOf is a kubeconfig of the one cluster at a URL.
+func kubeconfigOf(t testing.TB, url string) string {
+	t.Helper()
+	config := api.NewConfig()
+	config.Clusters["x"] = &api.Cluster{Server: url}
+	config.Contexts["x"] = &api.Context{Cluster: "x"}
+	config.CurrentContext = "x"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // write makes the kubeconfig name the first n clusters.
 func (w *world) write(n int) {
 	w.Helper()

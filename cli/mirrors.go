@@ -50,7 +50,7 @@ func (g *globals) mirrors(ctx context.Context) ([]*cluster.Cluster, error) {
 	}
 	var out []*cluster.Cluster
 	for _, name := range names {
-		c, err := cluster.New(name, &rest.Config{Host: base.JoinPath("clusters", url.PathEscape(name)).String()})
+		c, err := cluster.New(name, &rest.Config{Host: base.JoinPath(server.ClusterPath(name)).String()})
 		if err != nil {
 			return nil, fmt.Errorf("--server: %w", err)
 		}

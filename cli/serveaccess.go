@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"strconv"
 
@@ -150,7 +149,7 @@ func (a *admission) clients(g *globals, base string) (*api.Config, error) {
 		if only {
 			return base
 		}
-		return base + "/clusters/" + url.PathEscape(context)
+		return base + server.ClusterPath(context)
 	}
 	return cluster.Elsewhere(g.kubeconfig, g.contexts, at, a.authority, a.authentication == authenticateUpstream)
 }

@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidings-io/tidings/cli"
 )
@@ -65,15 +61,7 @@ func hostile(t testing.TB, text string) (kubeconfig string) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	config := api.NewConfig()
-	config.Clusters["x"] = &api.Cluster{Server: srv.URL}
-	config.Contexts["x"] = &api.Context{Cluster: "x"}
-	config.CurrentContext = "x"
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
+	return kubeconfigOf(t, srv.URL)
 }
 
 // until is a writer that ends a command when it has written a text.

@@ -28,7 +28,7 @@ func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
 		}
 		return c.finished(content)
 	case c.form.media == asYAML || c.form.pretty:
-		head, tail := c.around(meta, 0, len(found))
+		head, tail := c.around(meta, 0, len(found) == 0)
 		whole := bytes.NewBuffer(head)
 		if err := c.items(found, func(b []byte) { whole.Write(b) }); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
 	if err != nil {
 		return err
 	}
-	head, tail := c.around(meta, size, len(found))
+	head, tail := c.around(meta, size, len(found) == 0)
 	b := c.begin(c.form.mediaType)
 	defer b.end()
 	b.add(head)
@@ -96,10 +96,7 @@ func (c *call) sharedList(id mirror.Identity, meta metav1.ListMeta, s *mirror.St
 	if err != nil {
 		return err
 	}
-	head, tail := c.around(meta, made.size, -1)
-	if made.size == 0 {
-		head, tail = c.around(meta, 0, 0)
-	}
+	head, tail := c.around(meta, made.size, made.size == 0)
 	header := c.w.Header()
 	header.Set("Content-Type", c.form.mediaType)
 	if made.deflated {
@@ -180,8 +177,8 @@ func (c *call) items(found []*mirror.Object, add func([]byte)) error {
 var comma = []byte(",")
 
 // around returns what is in front of and behind the items of a list, which take
-// so many bytes. The number of them matters if there are none; -1 is some.
-func (c *call) around(meta metav1.ListMeta, size int64, items int) (head, tail []byte) {
+// so many bytes; none says that there are no items.
+func (c *call) around(meta metav1.ListMeta, size int64, none bool) (head, tail []byte) {
 	kind, apiVersion := c.form.object(c.kind)
 	switch {
 	case c.form.media == asProtobuf:
@@ -197,7 +194,7 @@ func (c *call) around(meta metav1.ListMeta, size int64, items int) (head, tail [
 		return head, append(append(tail, marshal(about)...), "}\n"...)
 	}
 	head = append(append(typeMeta(kind+"List", apiVersion), `,"metadata":`...), marshal(meta)...)
-	if items == 0 && c.form.content == metadata {
+	if none && c.form.content == metadata {
 		return append(head, `,"items":null`...), []byte("}\n") // as kube-apiserver has it
 	}
 	return append(head, `,"items":[`...), []byte("]}\n")

@@ -118,9 +118,17 @@ func (m *member) held(q Query) *keeper {
 func (m *member) retire(k *keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at := (scope{k.resource.GVR(), k.namespace}); m.keepers[at] == k {
+	m.forget(k)
+}
+
+// forget takes a keeper off the map, if it is there. From then on nobody finds
+// it. m.mu is held.
+func (m *member) forget(k *keeper) (found bool) {
+	at := scope{k.resource.GVR(), k.namespace}
+	if found = m.keepers[at] == k; found {
 		delete(m.keepers, at)
 	}
+	return found
 }
 
 // naming is a resource asked for by name.

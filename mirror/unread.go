@@ -56,15 +56,9 @@ func (k *keeper) await() {
 	}
 }
 
-// drop forgets a keeper if nobody has read from it for so long. From then on
-// nobody finds it.
+// drop forgets a keeper if nobody has read from it for so long.
 func (m *member) drop(k *keeper, unread time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := scope{k.resource.GVR(), k.namespace}
-	if m.keepers[at] != k || k.use.since() < unread {
-		return false
-	}
-	delete(m.keepers, at)
-	return true
+	return k.use.since() >= unread && m.forget(k)
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ const (
 // stateOf says how a cluster is doing; details, what is mirrored of it and what
 // went wrong, are for those who may see how the mirror is doing.
 func stateOf(c mirror.ClusterStatus, details bool) clusterState {
-	out := clusterState{Name: c.Name, Path: "/clusters/" + url.PathEscape(c.Name), Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
+	out := clusterState{Name: c.Name, Path: ClusterPath(c.Name), Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
 	worse := func(health string) {
 		order := []string{unused, healthy, syncing, failing}
 		if slices.Index(order, health) > slices.Index(order, out.Health) {

@@ -113,6 +113,9 @@ func parsePath(escaped string) (route, *problem) {
 	return rt, nil
 }
 
+// ClusterPath is the path beneath which a server has a cluster of that name.
+func ClusterPath(name string) string { return "/clusters/" + url.PathEscape(name) }
+
 // escapeCluster escapes the name of a cluster in a path: there are some with
 // slashes in them, and client-go, given a server with a path, does not escape
 // them again.
@@ -127,7 +130,7 @@ func (s *Server) escapeCluster(escaped string) string {
 		}
 		plain := (&url.URL{Path: name}).EscapedPath()
 		if behind, ok := strings.CutPrefix(rest, plain); ok && (behind == "" || behind[0] == '/') {
-			return "/clusters/" + url.PathEscape(name) + behind
+			return ClusterPath(name) + behind
 		}
 	}
 	return escaped

@@ -74,23 +74,11 @@ func (c *Cluster) compactEtcd(ctx context.Context) error {
 // callEtcd calls a method of etcd's API through its JSON gateway, and decodes
 // the answer into out unless that is nil.
 func (c *Cluster) callEtcd(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
+	resp, done, err := c.askEtcd(ctx, path, in)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", c.etcdSocket())
-	}}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
+	defer done()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err
@@ -102,6 +90,29 @@ func (c *Cluster) callEtcd(ctx context.Context, path string, in, out any) error 
 		return nil
 	}
 	return json.Unmarshal(answer, out)
+}
+
+// askEtcd makes a request of etcd's JSON gateway. done ends the use of the answer.
+func (c *Cluster) askEtcd(ctx context.Context, path string, in any) (resp *http.Response, done func(), err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.etcdSocket())
+	}}
+	if resp, err = transport.RoundTrip(req); err != nil {
+		transport.CloseIdleConnections()
+		return nil, nil, err
+	}
+	return resp, func() {
+		resp.Body.Close()
+		transport.CloseIdleConnections()
+	}, nil
 }
 
 // WriteEtcd writes a value into etcd behind the API server's back, as nothing

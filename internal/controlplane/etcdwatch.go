@@ -3,13 +3,10 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
 )
 
@@ -44,25 +41,13 @@ func (c *Cluster) FollowEtcd(ctx context.Context, state func(revision uint64, st
 	}
 	state(now.Header.Revision, stored)
 
-	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
+	resp, done, err := c.askEtcd(ctx, "/v3/watch", map[string]any{"create_request": map[string]any{
 		"key": []byte("/"), "range_end": []byte{0}, "start_revision": now.Header.Revision + 1,
 	}})
 	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/watch", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", c.etcdSocket())
-	}}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
 		return fmt.Errorf("watch etcd: %w", err)
 	}
-	defer resp.Body.Close()
+	defer done()
 	for decoder := json.NewDecoder(resp.Body); ; {
 		var next struct {
 			Result struct {
