@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,7 +21,6 @@ import (
 	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
-	"github.com/tidings-io/tidings/internal/object"
 )
 
 // contention is what readers and the one writer of a store of decoded pods do
@@ -107,27 +107,20 @@ func openStore(n int) contender {
 	return contender{
 		write: func(p *corev1.Pod) { store.Apply([]delta.Delta[*corev1.Pod]{{Type: delta.Updated, Object: p}}) },
 		get: func(namespace, name string) bool {
-			_, ok := store.Get(object.Key(namespace, name))
+			_, ok := store.GetNamed(namespace, name)
 			return ok
 		},
 		list: func() int {
 			view := store.Pin()
 			defer view.Release()
-			out := make([]*corev1.Pod, 0, view.Len())
-			for _, p := range view.All() {
-				out = append(out, p)
-			}
-			return len(out)
+			return len(view.Append(make([]*corev1.Pod, 0, view.Len()), "", ""))
 		},
 		selected: func(s labels.Selector) int {
 			view := store.Pin()
 			defer view.Release()
 			value, _ := s.RequiresExactMatch(label)
-			var out []*corev1.Pod
-			for _, p := range view.Indexed(label, value, "", "") {
-				out = append(out, p)
-			}
-			return len(out)
+			out := make([]*corev1.Pod, 0, view.IndexedCount(label, value, math.MaxInt))
+			return len(view.AppendIndexed(out, label, value, "", ""))
 		},
 	}
 }
@@ -184,8 +177,9 @@ func contend(n int, store contender) (figures, error) {
 
 	var waits []time.Duration
 	_, _, e := writes(1, func(_, i int) bool {
+		namespace, name := bareNamespace(i*7919%n), bareName(i*7919%n)
 		begun := time.Now()
-		ok := store.get(bareNamespace(i*7919%n), bareName(i*7919%n))
+		ok := store.get(namespace, name)
 		waits = append(waits, time.Since(begun))
 		return ok
 	})

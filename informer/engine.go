@@ -27,7 +27,7 @@ type engine[T Object] interface {
 	// run prepares a run with options for the reflector of each target.
 	run(func(source.Target) reflector.Options) parts
 
-	get(key string) (T, bool)
+	get(namespace, name string) (T, bool)
 	pin() snapshot[T]
 	pinSince(version uint64) (snapshot[T], map[string]T, bool)
 	confirm(state snapshot[T], version uint64) bool
@@ -70,6 +70,7 @@ type snapshot[T Object] interface {
 	Len() int
 	get(key string) (T, bool)
 	search(Query) iter.Seq[T]
+	list(Query) []T
 	IndexValues(index string) iter.Seq[string]
 }
 
@@ -197,8 +198,8 @@ func (e *stored[T, S]) run(opts func(source.Target) reflector.Options) parts {
 	return p
 }
 
-func (e *stored[T, S]) get(key string) (T, bool) {
-	obj, ok := e.store.Get(key)
+func (e *stored[T, S]) get(namespace, name string) (T, bool) {
+	obj, ok := e.store.GetNamed(namespace, name)
 	return e.expand(obj), ok
 }
 
@@ -278,8 +279,20 @@ func (v view[T, S]) get(key string) (T, bool) {
 
 func (v view[T, S]) search(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		search(v.View, q)(func(_ string, obj S) bool { return yield(v.expand(obj)) })
+		search(v.View, q, shortest(v.View, q))(func(_ string, obj S) bool { return yield(v.expand(obj)) })
 	}
+}
+
+func (v view[T, S]) list(q Query) []T {
+	found := list(v.View, q)
+	if same, ok := any(found).([]T); ok {
+		return same // a store holds the objects themselves, mostly
+	}
+	out := make([]T, len(found))
+	for i, obj := range found {
+		out[i] = v.expand(obj)
+	}
+	return out
 }
 
 // followed is a follower of a store that holds an S for each T.

@@ -1,15 +1,12 @@
 package informer
 
 import (
-	"iter"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-
-	"github.com/tidings-io/tidings/internal/indexer"
 )
 
 // Query says which objects to read. The zero value means all of them; what is
@@ -30,11 +27,6 @@ type Query struct {
 	After string
 	// Limit, if not 0, is the number of objects to stop at.
 	Limit int
-}
-
-// unbounded says that q asks for everything.
-func (q Query) unbounded() bool {
-	return q.Namespace == "" && q.After == "" && q.Limit == 0 && q.By.index == "" && (q.Labels == nil || q.Labels.Empty())
 }
 
 // Index finds objects by values that a function gives them.
@@ -80,8 +72,17 @@ const maxLabelIndexes = 32
 
 // labelIndexes are the label keys that have an index.
 type labelIndexes struct {
-	mu   sync.Mutex
-	keys map[string]bool
+	mu   sync.Mutex // held by whoever adds one
+	keys atomic.Pointer[[]string]
+}
+
+// have reports whether a key has an index, and how many have.
+func (l *labelIndexes) have(key string) (indexed bool, n int) {
+	keys := l.keys.Load()
+	if keys == nil {
+		return false, 0
+	}
+	return slices.Contains(*keys, key), len(*keys)
 }
 
 func labelIndex(key string) string { return "label " + key }
@@ -100,17 +101,30 @@ func (inf *Informer[T]) indexLabels(q Query) {
 }
 
 func (inf *Informer[T]) indexLabel(key string) {
-	inf.labels.mu.Lock()
-	defer inf.labels.mu.Unlock()
-	if inf.labels.keys[key] || len(inf.labels.keys) >= maxLabelIndexes {
+	if indexed, n := inf.labels.have(key); indexed || n >= maxLabelIndexes {
 		return
 	}
-	if inf.labels.keys == nil {
-		inf.labels.keys = map[string]bool{}
+	inf.labels.mu.Lock()
+	defer inf.labels.mu.Unlock()
+	indexed, n := inf.labels.have(key)
+	if indexed || n >= maxLabelIndexes {
+		return
 	}
-	inf.labels.keys[key] = true
 	// The name cannot be taken: nobody else makes names like this one.
 	_ = inf.engine.addLabelIndex(key)
+	keys := []string{key}
+	if n > 0 {
+		keys = append(keys, *inf.labels.keys.Load()...)
+	}
+	inf.labels.keys.Store(&keys)
+}
+
+// prefix is that of the keys of all that is read.
+func (q Query) prefix() string {
+	if q.Namespace == "" {
+		return ""
+	}
+	return q.Namespace + "/"
 }
 
 // exact says that a requirement names the values it wants.
@@ -120,104 +134,4 @@ func exact(r labels.Requirement) bool {
 		return true
 	}
 	return false
-}
-
-// lookup is a way to an answer: the union of an index's values, of which rest
-// has still to be asked.
-type lookup struct {
-	index  string
-	values []string
-	rest   labels.Selector // nil: nothing
-}
-
-// search yields the keys and objects of v that match q, in the order of keys.
-func search[T Object](v *indexer.View[T], q Query) iter.Seq2[string, T] {
-	prefix := ""
-	if q.Namespace != "" {
-		prefix = q.Namespace + "/"
-	}
-	best, found := shortest(v, q)
-	everything := best.rest == nil || best.rest.Empty()
-	return func(yield func(string, T) bool) {
-		n := 0
-		offer := func(key string, o T) bool {
-			if !everything && !best.rest.Matches(labels.Set(o.GetLabels())) {
-				return true
-			}
-			if found && q.By.index != "" && best.index != q.By.index && !under(v, q.By, key) {
-				return true
-			}
-			n++
-			return yield(key, o) && n != q.Limit
-		}
-		switch {
-		case !found:
-			v.From(prefix, q.After)(offer)
-		case len(best.values) == 1:
-			v.Indexed(best.index, best.values[0], prefix, q.After)(offer)
-		default:
-			// The values' own orders have to be merged into one.
-			type item struct {
-				key string
-				o   T
-			}
-			var items []item
-			for _, value := range best.values {
-				for key, o := range v.Indexed(best.index, value, prefix, q.After) {
-					items = append(items, item{key, o})
-				}
-			}
-			slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.key, b.key) })
-			for _, i := range items {
-				if !offer(i.key, i.o) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// under reports whether an index has the object with the given key under the
-// matched value.
-func under[T Object](v *indexer.View[T], m Match, key string) bool {
-	for k := range v.Indexed(m.index, m.value, key, "") {
-		return k == key
-	}
-	return false
-}
-
-// shortest finds the index that leads to the fewest objects. It counts all that
-// would do in step, so that the count is never longer than the answer. If none
-// was found, best says only that all of q's labels have still to be asked.
-func shortest[T Object](v *indexer.View[T], q Query) (best lookup, found bool) {
-	var ways []lookup
-	if q.By.index != "" {
-		ways = append(ways, lookup{q.By.index, []string{q.By.value}, q.Labels})
-	}
-	if q.Labels != nil {
-		requirements, _ := q.Labels.Requirements()
-		for i, r := range requirements {
-			if exact(r) && v.HasIndex(labelIndex(r.Key())) {
-				rest := labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
-				ways = append(ways, lookup{labelIndex(r.Key()), r.ValuesUnsorted(), rest})
-			}
-		}
-	}
-	if len(ways) < 2 {
-		if len(ways) == 1 {
-			return ways[0], true
-		}
-		return lookup{rest: q.Labels}, false
-	}
-	for limit := 64; ; limit *= 8 {
-		for _, way := range ways {
-			n := 0
-			for _, value := range way.values {
-				n += v.IndexedCount(way.index, value, limit)
-			}
-			if n < limit {
-				return way, true
-			}
-		}
-	}
 }

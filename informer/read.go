@@ -26,7 +26,7 @@ func Key(obj Object) string { return object.Key(obj.GetNamespace(), obj.GetName(
 // Get returns the newest version of an object. It takes no lock and makes no
 // request: an object the informer has not seen yet is not there.
 func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
-	return inf.engine.get(object.Key(namespace, name))
+	return inf.engine.get(namespace, name)
 }
 
 // List returns the objects that match q, ordered by namespace and name, as they
@@ -88,16 +88,7 @@ func (v *View[T]) Get(namespace, name string) (T, bool) {
 }
 
 // List implements [Lister].
-func (v *View[T]) List(q Query) []T {
-	var out []T
-	if q.unbounded() {
-		out = make([]T, 0, v.Len())
-	}
-	for o := range v.All(q) {
-		out = append(out, o)
-	}
-	return out
-}
+func (v *View[T]) List(q Query) []T { return v.pinned.list(q) }
 
 // All implements [Lister].
 func (v *View[T]) All(q Query) iter.Seq[T] {

@@ -107,11 +107,8 @@ func (s *store) ByIndex(name, value string) ([]any, error) {
 	if !view.HasIndex(name) {
 		return nil, errNoIndex(name)
 	}
-	out := make([]any, 0, view.IndexedCount(name, value, math.MaxInt))
-	for _, i := range view.Indexed(name, value, "", "") {
-		out = append(out, i.obj())
-	}
-	return out, nil
+	out := make([]item, 0, view.IndexedCount(name, value, math.MaxInt))
+	return objects(view.AppendIndexed(out, name, value, "", "")), nil
 }
 
 // IndexKeys returns the keys that an index has under value, in order.

@@ -2,6 +2,7 @@ package clientgo
 
 import (
 	"strings"
+	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,6 +67,18 @@ func (i item) obj() any {
 		return k.obj
 	}
 	return i.held
+}
+
+// objects makes of items what was put in, in their place: an item is nothing but
+// one value.
+func objects(items []item) []any {
+	out := unsafe.Slice((*any)(unsafe.Pointer(unsafe.SliceData(items))), len(items))
+	for i := range out {
+		if k, ok := out[i].(*keyed); ok {
+			out[i] = k.obj
+		}
+	}
+	return out
 }
 
 func (i item) key() string { return object.Key(i.GetNamespace(), i.GetName()) }

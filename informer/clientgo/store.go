@@ -233,11 +233,7 @@ func (s *store) Resync() error { return nil }
 func (s *store) List() []any {
 	view := s.ix.Pin()
 	defer view.Release()
-	out := make([]any, 0, view.Len())
-	for _, i := range view.All() {
-		out = append(out, i.obj())
-	}
-	return out
+	return objects(view.Append(make([]item, 0, view.Len()), "", ""))
 }
 
 // ListKeys returns every key, in order.

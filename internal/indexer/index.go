@@ -31,13 +31,12 @@ type index[T object.Object] struct {
 	values   IndexFunc[T]
 	tree     *btree.BTreeG[entry[T]]
 	reshaped bool
-	before   slot[T] // one whose key is in front of all others
 }
 
-// add enters a slot under a value.
-func (in *index[T]) add(value string, s *slot[T]) {
+// add enters a slot under a value. before is one whose key is in front of all others.
+func (in *index[T]) add(value string, s, before *slot[T]) {
 	known := false
-	in.tree.Ascend(entry[T]{value, &in.before}, func(e entry[T]) bool {
+	in.tree.Ascend(entry[T]{value, before}, func(e entry[T]) bool {
 		if e.value == value {
 			value, known = e.value, true
 		}
@@ -77,7 +76,7 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	ix.order.Scan(func(s *slot[T]) bool {
 		ix.was = unique(values(ix.was[:0], s.newest.Load().object))
 		for _, value := range ix.was {
-			added.add(value, s)
+			added.add(value, s, &ix.before)
 		}
 		return true
 	})
@@ -116,7 +115,7 @@ func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
 		}
 		for _, value := range ix.is {
 			if !slices.Contains(ix.was, value) {
-				in.add(value, s)
+				in.add(value, s, &ix.before)
 			}
 		}
 	}
@@ -165,7 +164,7 @@ func (v *View[T]) HasIndex(name string) bool { return v.index(name) != nil }
 func (v *View[T]) IndexedCount(name, value string, limit int) int {
 	n := 0
 	if tree := v.index(name); tree != nil {
-		tree.Ascend(entry[T]{value, &slot[T]{}}, func(e entry[T]) bool {
+		tree.Ascend(entry[T]{value, &v.ix.before}, func(e entry[T]) bool {
 			if e.value != value {
 				return false
 			}
@@ -192,7 +191,7 @@ func (v *View[T]) IndexValues(name string) iter.Seq[string] {
 				return
 			}
 			ok = false
-			tree.Ascend(entry[T]{value + "\x00", &slot[T]{}}, func(e entry[T]) bool {
+			tree.Ascend(entry[T]{value + "\x00", &v.ix.before}, func(e entry[T]) bool {
 				next, ok = e, true
 				return false
 			})

@@ -103,6 +103,9 @@ type Indexer[T object.Object] struct {
 	// who needs one publishes it.
 	dirty atomic.Bool
 
+	pivots sync.Pool // of *slot[T] that walks have begun at
+	before slot[T]   // one whose key is in front of all others; never changed
+
 	writer   sync.Mutex // held by whoever writes; what follows is the writer's own
 	order    *btree.BTreeG[*slot[T]]
 	reshaped bool // order differs from the current View's
@@ -153,12 +156,17 @@ func (ix *Indexer[T]) Get(key string) (T, bool) {
 	return none, false
 }
 
-// Held returns an object if this very version of it is in the store.
-func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
+// GetNamed is Get of [object.Key], without making a string of it.
+func (ix *Indexer[T]) GetNamed(namespace, name string) (T, bool) {
 	buf := keys.Get().(*[]byte)
 	defer keys.Put(buf)
-	*buf = appendKey((*buf)[:0], id.Namespace, id.Name)
-	if o, ok := ix.Get(unsafe.String(unsafe.SliceData(*buf), len(*buf))); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
+	*buf = appendKey((*buf)[:0], namespace, name)
+	return ix.Get(unsafe.String(unsafe.SliceData(*buf), len(*buf)))
+}
+
+// Held returns an object if this very version of it is in the store.
+func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
+	if o, ok := ix.GetNamed(id.Namespace, id.Name); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
 		return o, true
 	}
 	var none T

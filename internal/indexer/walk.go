@@ -11,16 +11,28 @@ import (
 // the processor's caches, so it gathers slots and looks at one place of all of
 // them, then at the next: waits for memory that do not depend on one another
 // happen at the same time. One after the other takes three times as long.
+//
+// It stays on the stack of who walks, which the garbage collector does not have to
+// be told of.
 type walk[T object.Object] struct {
-	epoch uint64
-	yield func(string, T) bool
-	slots [window]*slot[T]
-	n     int // of slots that are gathered
-	most  int // to gather before looking: few at first, for readers of few
-	over  bool
+	epoch    uint64
+	each     func(string, T) bool // is told of them; if nil,
+	into     []T                  // they are appended to this
+	slots    [window]*slot[T]
+	versions [window]*version[T]
+	objects  [window]T
+	n        int // of slots that are gathered
+	most     int // to gather before looking: few at first, for readers of few
+	over     bool
 }
 
 const window = 32
+
+// end takes what is gathered yet, and returns all that was appended.
+func (w *walk[T]) end() (appended []T) {
+	w.flush()
+	return w.into
+}
 
 // add takes a slot and reports whether to go on.
 func (w *walk[T]) add(s *slot[T]) bool {
@@ -32,27 +44,37 @@ func (w *walk[T]) add(s *slot[T]) bool {
 	return w.flush()
 }
 
-// flush yields what is gathered, unless the reader has had enough.
+// flush tells of what is gathered, unless the reader has had enough.
 func (w *walk[T]) flush() bool {
 	if w.over {
 		return false
 	}
-	var versions [window]*version[T]
-	var epochs [window]uint64
-	slots := w.slots[:w.n]
+	slots, versions, objects := w.slots[:w.n], w.versions[:w.n], w.objects[:w.n]
 	w.n = 0
 	for i, s := range slots {
 		versions[i] = s.newest.Load()
 	}
-	for i := range slots {
-		epochs[i] = versions[i].epoch()
-	}
+	n := 0
 	for i, s := range slots {
 		version := versions[i]
-		if epochs[i] > w.epoch {
-			version = s.at(w.epoch)
+		from := version.from
+		if from/2 > w.epoch {
+			if version = s.at(w.epoch); version == nil {
+				continue
+			}
+			from = version.from
 		}
-		if version != nil && !version.deleted() && !w.yield(s.key, version.object) {
+		if from&gone == 0 {
+			slots[n], objects[n] = s, version.object
+			n++
+		}
+	}
+	if w.each == nil {
+		w.into = append(w.into, objects[:n]...)
+		return true
+	}
+	for i, s := range slots[:n] {
+		if !w.each(s.key, objects[i]) {
 			w.over = true
 			return false
 		}
@@ -75,28 +97,34 @@ func (v *View[T]) Namespace(namespace string) iter.Seq2[string, T] {
 // From yields the objects whose keys begin with prefix, starting behind the
 // key given as after: the next page of a list.
 func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
-		// Where to stop is looked for once, so that keys need not be looked at.
-		var stop *slot[T]
-		if end := behind(prefix); end != "" {
-			if after >= end {
-				return
-			}
-			v.order.Ascend(&slot[T]{key: end}, func(s *slot[T]) bool {
-				stop = s
-				return false
-			})
-		}
-		w := &walk[T]{epoch: v.epoch, yield: yield, most: 4}
-		visit := func(s *slot[T]) bool { return s != stop && w.add(s) }
-		pivot := max(prefix, after)
-		if pivot == "" {
-			v.order.Scan(visit)
-			w.flush()
-			return
-		}
+	return func(yield func(string, T) bool) { v.from(prefix, after, yield, nil) }
+}
+
+// Append appends to dst what From yields, in less time.
+func (v *View[T]) Append(dst []T, prefix, after string) []T { return v.from(prefix, after, nil, dst) }
+
+func (v *View[T]) from(prefix, after string, each func(string, T) bool, into []T) []T {
+	end := behind(prefix)
+	if end != "" && after >= end {
+		return into
+	}
+	w := &walk[T]{epoch: v.epoch, each: each, into: into, most: 4}
+	pivot := v.ix.pivot()
+	defer v.ix.pivots.Put(pivot)
+	// Where to stop is looked for once, so that keys need not be looked at.
+	var stop *slot[T]
+	if end != "" {
+		v.order.Ascend(pivot.begin(end), func(s *slot[T]) bool {
+			stop = s
+			return false
+		})
+	}
+	visit := func(s *slot[T]) bool { return s != stop && w.add(s) }
+	if begin := max(prefix, after); begin == "" {
+		v.order.Scan(visit)
+	} else {
 		first := after != ""
-		v.order.Ascend(&slot[T]{key: pivot}, func(s *slot[T]) bool {
+		v.order.Ascend(pivot.begin(begin), func(s *slot[T]) bool {
 			if first {
 				first = false
 				if s.key == after {
@@ -105,48 +133,69 @@ func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
 			}
 			return visit(s)
 		})
-		w.flush()
 	}
+	return w.end()
 }
 
 // Indexed yields the objects that an index has under value and whose keys begin
 // with prefix, in the order of their keys, starting behind the key given as
 // after. An index that the view does not have yields nothing.
 func (v *View[T]) Indexed(name, value, prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
-		tree := v.index(name)
-		if tree == nil {
-			return
-		}
-		var stop *slot[T]
-		if end := behind(prefix); end != "" {
-			if after >= end {
-				return
-			}
-			tree.Ascend(entry[T]{value, &slot[T]{key: end}}, func(e entry[T]) bool {
-				if e.value == value {
-					stop = e.slot
-				}
-				return false
-			})
-		}
-		w := &walk[T]{epoch: v.epoch, yield: yield, most: 4}
-		first := true
-		tree.Ascend(entry[T]{value, &slot[T]{key: max(prefix, after)}}, func(e entry[T]) bool {
-			if e.value != value || e.slot == stop {
-				return false
-			}
-			if first {
-				first = false
-				value = e.value // the very string of the others, which is compared in no time
-				if after != "" && e.slot.key == after {
-					return true
-				}
-			}
-			return w.add(e.slot)
-		})
-		w.flush()
+	return func(yield func(string, T) bool) { v.indexed(name, value, prefix, after, yield, nil) }
+}
+
+// AppendIndexed appends to dst what Indexed yields, in less time.
+func (v *View[T]) AppendIndexed(dst []T, name, value, prefix, after string) []T {
+	return v.indexed(name, value, prefix, after, nil, dst)
+}
+
+func (v *View[T]) indexed(name, value, prefix, after string, each func(string, T) bool, into []T) []T {
+	tree, end := v.index(name), behind(prefix)
+	if tree == nil || end != "" && after >= end {
+		return into
 	}
+	w := &walk[T]{epoch: v.epoch, each: each, into: into, most: 4}
+	pivot := v.ix.pivot()
+	defer v.ix.pivots.Put(pivot)
+	var stop *slot[T]
+	if end != "" {
+		tree.Ascend(entry[T]{value, pivot.begin(end)}, func(e entry[T]) bool {
+			if e.value == value {
+				stop = e.slot
+			}
+			return false
+		})
+	}
+	first := true
+	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, after))}, func(e entry[T]) bool {
+		if e.value != value || e.slot == stop {
+			return false
+		}
+		if first {
+			first = false
+			value = e.value // the very string of the others, which is compared in no time
+			if after != "" && e.slot.key == after {
+				return true
+			}
+		}
+		return w.add(e.slot)
+	})
+	return w.end()
+}
+
+// pivot returns a slot to begin a walk at, which is one that has been used before:
+// so to look at a few objects leaves no garbage.
+func (ix *Indexer[T]) pivot() *slot[T] {
+	if s, ok := ix.pivots.Get().(*slot[T]); ok {
+		return s
+	}
+	return new(slot[T])
+}
+
+// begin makes a pivot begin at a key.
+func (s *slot[T]) begin(key string) *slot[T] {
+	s.key = key
+	return s
 }
 
 // behind is the first string behind all those that begin with prefix, or empty
