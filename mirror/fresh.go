@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
@@ -57,7 +58,8 @@ const (
 
 // freshness is what a keeper has to find out how fresh it is.
 type freshness struct {
-	asks, proofs rounds
+	asks, proofs rounds[uint64]
+	gets         questions[types.NamespacedName, *Object] // single objects as they are now; nil: there is none
 	source       *source.Kube[*metav1.PartialObjectMetadata]
 }
 
@@ -68,8 +70,9 @@ func (k *keeper) initFreshness() error {
 	}
 	target := source.Target{Cluster: k.member.name, Resource: k.resource.GVR(), Kind: k.resource.Kind, Namespace: k.namespace}
 	k.fresh.source = source.NewKube(k.member.cluster.HTTPClient(), k.member.cluster.BaseURL(), target, objects)
-	k.fresh.asks = rounds{ask: k.ask, ctx: k.ctx}
-	k.fresh.proofs = rounds{ask: k.prove, ctx: k.ctx}
+	k.fresh.asks = rounds[uint64]{ask: k.ask, ctx: k.ctx}
+	k.fresh.proofs = rounds[uint64]{ask: k.prove, ctx: k.ctx}
+	k.fresh.gets = questions[types.NamespacedName, *Object]{ask: k.getLive, ctx: k.ctx, most: getsAtOnce}
 	return nil
 }
 

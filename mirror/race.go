@@ -6,19 +6,17 @@ import (
 	"time"
 )
 
-// A read that must be as fresh as the cluster waits for the mirror to be that. If
+// A list that must be as fresh as the cluster waits for the mirror to be that. If
 // that takes longer than a request to the cluster, the cluster is asked for the
 // answer itself, but only by a few at a time: it is to be left alone, and the
 // others have their answer together.
 const (
-	// liveGet and liveList are how long is waited first. A kube-apiserver has one
-	// object in a millisecond; for a list of the newest state it waits for its
-	// own cache, as the mirror does.
-	liveGet  = 2 * time.Millisecond
+	// liveList is how long is waited first: for a list of the newest state a
+	// kube-apiserver waits for its own cache, as the mirror does.
 	liveList = 20 * time.Millisecond
 	// liveObjects is how many objects a list may have for it to be worth it.
 	liveObjects = 500
-	// liveAtOnce is how many reads of a cluster may be under way.
+	// liveAtOnce is how many such lists of a cluster may be under way.
 	liveAtOnce = 4
 )
 

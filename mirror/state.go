@@ -202,35 +202,27 @@ func (m *Mirror) past(ctx context.Context, q Query, k *keeper, version uint64) (
 
 // One returns one object of a state that matches, as for [Mirror.State], without
 // [Exact].
-func (m *Mirror) One(ctx context.Context, q Query, match Match, version uint64) (*Object, error) {
-	find := func(ctx context.Context) (*Object, error) {
-		s, err := m.state(ctx, q, match, version)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Release()
-		o, _ := s.Get(q.Namespace, q.Name)
-		return o, nil
-	}
-	ask := find
+func (m *Mirror) One(ctx context.Context, q Query, match Match, version uint64) (o *Object, err error) {
 	if match == Latest {
-		ask = func(ctx context.Context) (*Object, error) {
-			return race(ctx, liveGet, find, func(ctx context.Context) (*Object, error) {
-				return tryLive(q.member, func() (*Object, error) {
-					o, _, err := live{m}.Get(ctx, q)
-					if ReasonOf(err) == NotFound {
-						return nil, nil
-					}
-					return o, err
-				})
-			}, func(*Object) {})
-		}
+		o, err = m.newest(ctx, q)
+	} else {
+		o, err = m.find(ctx, q, match, version)
 	}
-	o, err := ask(ctx)
 	if err == nil && o == nil {
 		err = missing(q)
 	}
 	return o, err
+}
+
+// find returns the object of a query in a state that matches; nil if there is none.
+func (m *Mirror) find(ctx context.Context, q Query, match Match, version uint64) (*Object, error) {
+	s, err := m.state(ctx, q, match, version)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	o, _ := s.Get(q.Namespace, q.Name)
+	return o, nil
 }
 
 // Release ends the use of the state.

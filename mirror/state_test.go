@@ -99,6 +99,41 @@ func TestLatestAsksOnceForAll(t *testing.T) {
 	})
 }
 
+// TestNewestIsAskedForOnce: many who want one object as it is now have it of the
+// cluster together, and whoever wants one of very many at a time of the mirror.
+func TestNewestIsAskedForOnce(t *testing.T) {
+	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
+		q := r.query("configmaps")
+		for i := range 300 {
+			r.set("default", fmt.Sprint("c", i), "1")
+		}
+		r.state(q, mirror.Latest, 0)
+		r.server.Inject(func(req *demo.Request) *demo.Fault { return &demo.Fault{Delay: 15 * time.Millisecond} })
+		ask := func(name func(i int) string, most int) {
+			t.Helper()
+			want := version(r.set("default", name(7), "2"))
+			r.server.ResetCounts()
+			var all sync.WaitGroup
+			for i := range 200 {
+				all.Go(func() {
+					one := q
+					one.Namespace, one.Name = "default", name(i)
+					o, err := r.mirror.One(r.ctx, one, mirror.Latest, 0)
+					if err != nil || one.Name == name(7) && version(o.GetResourceVersion()) < want {
+						t.Errorf("%v, %v: not what there was at %d", o, err, want)
+					}
+				})
+			}
+			all.Wait()
+			if n := r.server.Count("get", configMaps) + r.server.Count("list", configMaps); n == 0 || n > most {
+				t.Errorf("%d requests for 200 reads", n)
+			}
+		}
+		ask(func(int) string { return "c1" }, 2)
+		ask(func(i int) string { return fmt.Sprint("c", i) }, 20)
+	})
+}
+
 // TestLatestOfVeryMany: who wants them all waits no longer than a list of them
 // would take, or for a bookmark if that takes long, and who wants one of them does
 // not wait for that.
