@@ -21,6 +21,7 @@ import (
 func inProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = protobufType
+	config.QPS = -1 // as many as there are
 	return config
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -54,6 +55,7 @@ type Handler struct {
 	cache  *cache
 	// answers are whole lists, for those who ask for the same one again.
 	answers *answers
+	streams atomic.Int64 // watches that are open
 	// columns are those of custom resources, by definitionOf.
 	columns *lru.Cache
 }

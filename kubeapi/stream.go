@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type stream struct {
 	flush  func() error
 	each   bool // frames are written one by one, as messages
 	cancel context.CancelFunc
+	open   *atomic.Int64 // streams there are
 
 	mu      sync.Mutex
 	pending []byte
@@ -24,8 +26,14 @@ type stream struct {
 }
 
 const (
-	// moment is how long frames wait for others, if one has just been sent.
-	moment = time.Millisecond
+	// moment is how long frames wait for others, if one has just been sent, and
+	// momentOfEach what every open watch adds to that: the time it takes to write to
+	// it, by and large. So where a change goes out to a thousand watches, the writing
+	// does not take all there is of the processor, and they are not told later than
+	// if it did.
+	moment       = time.Millisecond
+	momentOfEach = 20 * time.Microsecond
+	mostMoment   = 50 * time.Millisecond
 	// sendAt is how much waits at most.
 	sendAt = 32 << 10
 	// keepBuffer is how much memory a silent stream may hold.
@@ -39,7 +47,7 @@ func (c *call) stream(cancel context.CancelFunc) (out *stream, end func(), err e
 	if c.form.media != asJSON {
 		mediaType += ";stream=watch"
 	}
-	s := &stream{cancel: cancel}
+	s := &stream{cancel: cancel, open: &c.streams}
 	if isWebSocket(c.r) {
 		return c.webSocket(s, mediaType)
 	}
@@ -78,19 +86,21 @@ func (s *stream) add(frame []byte) {
 		return
 	}
 	s.pending = append(s.pending, frame...)
-	switch {
-	case len(s.pending) >= sendAt:
+	if len(s.pending) >= sendAt {
 		s.push(false)
-	case s.armed:
-	case time.Since(s.flushed) >= moment:
+	}
+	if s.armed {
+		return
+	}
+	wait := min(moment+time.Duration(s.open.Load())*momentOfEach, mostMoment) - time.Since(s.flushed)
+	switch {
+	case wait <= 0:
 		s.push(true)
+	case s.timer == nil:
+		s.armed, s.timer = true, time.AfterFunc(wait, s.late)
 	default:
 		s.armed = true
-		if s.timer == nil {
-			s.timer = time.AfterFunc(moment, s.late)
-		} else {
-			s.timer.Reset(moment)
-		}
+		s.timer.Reset(wait)
 	}
 }
 

@@ -53,6 +53,8 @@ func (c *call) watch(options *internalversion.ListOptions) error {
 	if initial {
 		w.last = 0
 	}
+	c.streams.Add(1)
+	defer c.streams.Add(-1)
 	out, end, begun := c.stream(cancel)
 	if begun != nil {
 		return begun

@@ -3,8 +3,6 @@ package mirror
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
 )
@@ -218,7 +216,8 @@ func (q *Query) scope() (scope informer.Query, possible bool) {
 	return scope, true
 }
 
-// matches says whether an object is among those asked for.
+// matches says whether an object is among those asked for. It is for what happens
+// to objects, which is shown to the selectors of all watches.
 func (q *Query) matches(o *Object) bool {
 	if q.Namespace != "" && o.GetNamespace() != q.Namespace {
 		return false
@@ -226,12 +225,12 @@ func (q *Query) matches(o *Object) bool {
 	if q.Namespaces != nil && !q.among(o.GetNamespace()) {
 		return false
 	}
-	if q.Labels != nil && !q.Labels.Matches(labels.Set(o.GetLabels())) {
+	if q.Labels != nil && !q.Labels.Empty() && !q.Labels.Matches(q.member.looks.labels(o)) {
 		return false
 	}
-	return q.matchFields(o)
+	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(attributes{q, o, &q.member.looks})
 }
 
 func (q *Query) matchFields(o *Object) bool {
-	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(attributes{q, o})
+	return q.Fields == nil || q.Fields.Empty() || q.Fields.Matches(attributes{q, o, nil})
 }

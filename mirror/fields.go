@@ -163,6 +163,7 @@ func (q *Query) checkFields(ctx context.Context) error {
 type attributes struct {
 	query *Query
 	*Object
+	looks *looks // nil: nothing is remembered
 }
 
 // Has implements [fields.Fields].
@@ -170,8 +171,12 @@ func (o attributes) Has(name string) bool { return o.query.fieldOf(name) != nil 
 
 // Get implements [fields.Fields].
 func (o attributes) Get(name string) string {
-	if read := o.query.fieldOf(name); read != nil {
+	read := o.query.fieldOf(name)
+	switch {
+	case read == nil:
+		return ""
+	case o.looks == nil:
 		return read(o.Object)
 	}
-	return ""
+	return o.looks.field(o.Object, name, read)
 }

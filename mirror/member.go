@@ -30,6 +30,7 @@ type member struct {
 	running sync.WaitGroup
 	named   []*naming
 	live    atomic.Int32 // reads under way that go past the mirror, see tryLive
+	looks   looks
 
 	mu      sync.Mutex
 	ended   bool
