@@ -18,7 +18,7 @@ type stream struct {
 	open   *atomic.Int64 // streams there are
 
 	mu      sync.Mutex
-	pending []byte
+	pending *[]byte // nil: nothing waits
 	flushed time.Time
 	armed   bool // a flush is about to come
 	timer   *time.Timer
@@ -36,9 +36,10 @@ const (
 	mostMoment   = 50 * time.Millisecond
 	// sendAt is how much waits at most.
 	sendAt = 32 << 10
-	// keepBuffer is how much memory a silent stream may hold.
-	keepBuffer = 2 << 10
 )
+
+// waiting are buffers for frames that wait: a silent stream has none.
+var waiting = sync.Pool{New: func() any { return new([]byte) }}
 
 // stream begins the answer to a watch. end sends what is left; nothing may be sent
 // after that.
@@ -85,17 +86,24 @@ func (s *stream) add(frame []byte) {
 		s.note(s.write(frame))
 		return
 	}
-	s.pending = append(s.pending, frame...)
-	if len(s.pending) >= sendAt {
-		s.push(false)
-	}
-	if s.armed {
+	wait := min(moment+time.Duration(s.open.Load())*momentOfEach, mostMoment) - time.Since(s.flushed)
+	if s.pending == nil && wait <= 0 {
+		s.note(s.write(frame))
+		s.out()
 		return
 	}
-	wait := min(moment+time.Duration(s.open.Load())*momentOfEach, mostMoment) - time.Since(s.flushed)
+	if s.pending == nil {
+		s.pending = waiting.Get().(*[]byte)
+	}
+	*s.pending = append(*s.pending, frame...)
+	if len(*s.pending) >= sendAt {
+		s.push()
+	}
 	switch {
+	case s.armed:
 	case wait <= 0:
-		s.push(true)
+		s.push()
+		s.out()
 	case s.timer == nil:
 		s.armed, s.timer = true, time.AfterFunc(wait, s.late)
 	default:
@@ -110,21 +118,30 @@ func (s *stream) late() {
 	defer s.mu.Unlock()
 	if s.armed {
 		s.armed = false
-		s.push(true)
+		s.push()
+		s.out()
 	}
 }
 
 // push writes what is pending. s.mu is held.
-func (s *stream) push(flush bool) {
-	if len(s.pending) > 0 && s.err == nil {
-		s.note(s.write(s.pending))
+func (s *stream) push() {
+	if s.pending == nil {
+		return
 	}
-	if flush && s.err == nil {
+	if s.err == nil {
+		s.note(s.write(*s.pending))
+	}
+	if *s.pending = (*s.pending)[:0]; cap(*s.pending) <= 2*sendAt {
+		waiting.Put(s.pending)
+	}
+	s.pending = nil
+}
+
+// out sends what has been written on its way. s.mu is held.
+func (s *stream) out() {
+	if s.err == nil {
 		s.note(s.flush())
 		s.flushed = time.Now()
-	}
-	if s.pending = s.pending[:0]; cap(s.pending) > keepBuffer {
-		s.pending = nil
 	}
 }
 
@@ -148,7 +165,8 @@ func (s *stream) end() {
 	}
 	if s.err == nil {
 		if !s.each {
-			s.push(true)
+			s.push()
+			s.out()
 		}
 		s.err = http.ErrHandlerTimeout
 	}
