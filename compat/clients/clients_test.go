@@ -105,7 +105,7 @@ func TestClientsMissNothing(t *testing.T) {
 
 	all.exactly(p, "of what happens", func() []string { return p.write(60) })
 	all.exactly(p, "when the mirror has lagged", func() []string {
-		p.line.hold()
+		p.cluster.hold()
 		told := p.write(60)
 		truth := p.truth()
 		for name, w := range all {
@@ -113,25 +113,40 @@ func TestClientsMissNothing(t *testing.T) {
 				t.Errorf("the line is held, and %s knows everything", name)
 			}
 		}
-		p.line.release()
+		p.cluster.release()
 		return told
 	})
 	all.exactly(p, "when the mirror has lagged and its watch broke", func() []string {
-		p.line.hold()
+		p.cluster.hold()
 		told := p.write(60)
-		p.line.cut()
-		p.line.release()
+		p.cluster.cut()
+		p.cluster.release()
+		return told
+	})
+
+	all.exactly(p, "when the clients have lagged behind the mirror", func() []string {
+		p.clients.hold()
+		told := p.write(60)
+		p.clients.release()
 		return told
 	})
 
 	// kubectl ends with its connection. The others go on from where they were.
 	all["kubectl"].over()
 	informers.exactly(p, "when the clients' connections broke while the mirror lagged", func() []string {
-		p.line.hold()
+		p.cluster.hold()
 		told := p.write(30)
-		p.https.CloseClientConnections()
+		p.clients.cut()
 		told = append(told, p.write(30)...)
-		p.line.release()
+		p.cluster.release()
+		return told
+	})
+	informers.exactly(p, "when the clients' connections broke and the mirror went on", func() []string {
+		p.clients.hold()
+		told := p.write(30) // which is lost on the way
+		p.clients.cut()
+		told = append(told, p.write(30)...)
+		p.clients.release()
 		return told
 	})
 	all["kubectl, once more"] = p.kubectl("")
@@ -154,13 +169,13 @@ func TestClientsMissNothing(t *testing.T) {
 		all.exactly(p, "of what happens "+when, func() []string { return p.write(20) })
 	}
 	listed := p.relists()
-	p.line.hold()
+	p.cluster.hold()
 	p.write(60)
 	p.must(p.cp.KillAPIServer(t.Context()))
 	p.must(p.cp.CompactEtcd(t.Context()))
 	p.must(p.cp.StartAPIServer(t.Context()))
-	p.line.cut()
-	p.line.release()
+	p.cluster.cut()
+	p.cluster.release()
 	p.write(20)
 	all.settled(p, "when the mirror has lagged and the cluster has forgotten what happened")
 	if p.relists() == listed {

@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// line is what lies between a mirror and its cluster. It can be held, so that
-// nothing arrives any more while the connections stay open, and cut.
+// line is what lies between a client and its server. It can be held, so that
+// nothing arrives from the server any more while the connections stay open, and
+// cut.
 type line struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
 	gone  bool          // for good
-	open  chan struct{} // closed while what comes from the cluster is let through
+	open  chan struct{} // closed while what comes from the server is let through
 	conns map[net.Conn]bool
 }
 
@@ -79,7 +80,10 @@ func (n *line) carry(to, from net.Conn, held bool) {
 	}
 }
 
-// hold has nothing arrive from the cluster until release.
+// url is where clients connect to.
+func (n *line) url() string { return "https://" + n.listener.Addr().String() }
+
+// hold has nothing arrive from the server until release.
 func (n *line) hold() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,18 +29,18 @@ const namespace = controlplane.Namespace
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// place is a mirror that authenticates its callers, of a cluster that is at the
-// other end of a line.
+// place is a mirror that authenticates its callers, with a cluster at the other
+// end of one line and its clients at the other end of another.
 type place struct {
 	*testing.T
-	cp     *controlplane.Cluster
-	line   *line
-	mirror *mirror.Mirror
-	https  *httptest.Server
-	ca     []byte
-	admin  kubernetes.Interface
-	rnd    *rand.Rand
-	writes int
+	cp      *controlplane.Cluster
+	cluster *line // between the cluster and the mirror
+	clients *line // between the mirror and its clients
+	mirror  *mirror.Mirror
+	ca      []byte
+	admin   kubernetes.Interface
+	rnd     *rand.Rand
+	writes  int
 }
 
 func newPlace(t *testing.T) *place {
@@ -50,9 +50,9 @@ func newPlace(t *testing.T) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{T: t, cp: cp, line: newLine(t, upstream.Host), rnd: rand.New(rand.NewPCG(1, 2))}
+	p := &place{T: t, cp: cp, cluster: newLine(t, upstream.Host), rnd: rand.New(rand.NewPCG(1, 2))}
 	config := cp.AdminConfig()
-	config.Host = "https://" + p.line.listener.Addr().String()
+	config.Host = p.cluster.url()
 	logger := slog.New(slog.DiscardHandler)
 	m, err := mirror.New(mirror.Options{Logger: logger})
 	p.must(err)
@@ -66,12 +66,13 @@ func newPlace(t *testing.T) *place {
 	s, err := server.New(m, server.Options{Gate: gate, Logger: logger, Kubernetes: kubeapi.Options{BookmarkEvery: 50 * time.Millisecond}})
 	p.must(err)
 	t.Cleanup(s.Close)
-	p.https = httptest.NewUnstartedServer(s.Handler())
-	p.https.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	p.https.EnableHTTP2 = true
-	p.https.StartTLS()
-	t.Cleanup(p.https.Close)
-	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.https.Certificate().Raw})
+	https := httptest.NewUnstartedServer(s.Handler())
+	https.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	https.EnableHTTP2 = true
+	https.StartTLS()
+	t.Cleanup(https.Close)
+	p.clients = newLine(t, https.Listener.Addr().String())
+	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
 	p.admin, err = kubernetes.NewForConfig(cp.AdminConfig())
 	p.must(err)
 	return p
@@ -88,7 +89,7 @@ func (p *place) must(err error) {
 // for is noted by the witness of what it is told.
 func (p *place) config(at string, w *witness) *rest.Config {
 	config := &rest.Config{
-		Host: p.https.URL + at, BearerToken: "namespaced-user-token", QPS: -1,
+		Host: p.clients.url() + at, BearerToken: "namespaced-user-token", QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: p.ca},
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return asks{next, w} })
