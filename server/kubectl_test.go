@@ -101,8 +101,17 @@ func (k *kubectls) run(user controlplane.User, at, command string) string {
 	return string(out)
 }
 
-// aging is what differs from one second to the next.
-var aging = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b`)
+var (
+	// aging is what differs from one second to the next, and
+	aging = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b`)
+	// columns are as wide as it.
+	columns = regexp.MustCompile(`(\S) {2,}`)
+)
+
+// ageless is what kubectl prints without what differs from one second to the next.
+func ageless(said string) string {
+	return columns.ReplaceAllString(aging.ReplaceAllString(said, "*"), "$1  ")
+}
 
 // kubectl prints of a mirror what it prints of the cluster.
 func TestKubectlReads(t *testing.T) {
@@ -126,12 +135,12 @@ func TestKubectlReads(t *testing.T) {
 		"api-versions", "version", "auth can-i list pods", "auth can-i * *", "get pods -n kubectl -o json", "get deploy -A -o wide", "get cm,sa -n kubectl -o yaml", "describe nodes", "wait deploy/web -n kubectl --for=jsonpath={.spec.replicas}=2", "wait pod/" + pods[0].Name + " -n kubectl --for=jsonpath={.spec.nodeName}=" + pods[0].Spec.NodeName,
 		"get --raw /healthz", "get --raw /livez", "get --raw /readyz",
 	} {
-		want := aging.ReplaceAllString(k.run(controlplane.Admin, "direct", command), "*")
+		want := ageless(k.run(controlplane.Admin, "direct", command))
 		if fails := command == "get nothing" || command == "get pods nobody -n kubectl"; fails != strings.Contains(want, "exit status") {
 			t.Errorf("kubectl %s says of the cluster itself\n%s", command, want)
 		}
 		for _, at := range []string{"", "/clusters/real"} {
-			if have := aging.ReplaceAllString(k.run(controlplane.Admin, at, command), "*"); have != want {
+			if have := ageless(k.run(controlplane.Admin, at, command)); have != want {
 				t.Errorf("kubectl %s says\n%s\nand of the mirror at %q\n%s", command, want, at, have)
 			}
 		}
@@ -157,7 +166,7 @@ func TestClientsOfAClusterWithASlashInItsName(t *testing.T) {
 	k := withKubectl(t, server.Options{})
 	for i, at := range []string{"/clusters/" + url.PathEscape(arn), "/clusters/" + arn} {
 		for _, command := range []string{"get ns", "get ns kube-system -o yaml", "describe ns default", "get clusterroles -o name", "explain deploy.spec.strategy", "api-versions", "get nothing"} {
-			want, have := aging.ReplaceAllString(k.run(controlplane.Admin, "direct", command), "*"), aging.ReplaceAllString(k.run(controlplane.Admin, at, command), "*")
+			want, have := ageless(k.run(controlplane.Admin, "direct", command)), ageless(k.run(controlplane.Admin, at, command))
 			if have != want {
 				t.Errorf("kubectl %s says\n%s\nand of the mirror at %q\n%s", command, want, at, have)
 			}
