@@ -193,9 +193,21 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 	for _, token := range []string{right, gone} {
 		eventually(t, "the right is there", func() bool { return r.as(token, path+"/none?watch=true&since=x").code == http.StatusBadRequest })
 	}
+	admin.do("POST", "/api/v1/namespaces/"+ns+"/configmaps", `{"metadata":{"name":"told"}}`)
 	watches := map[string]*eventSource{"Forbidden": r.eventSourceAs(path+"?watch=true", right), "Unauthorized": r.eventSourceAs(path+"?watch=true", gone)}
 	for _, w := range watches {
+		m, err := w.next()
+		r.must(err)
+		if m.Type != "ADDED" {
+			t.Errorf("told %s", m)
+		}
 		w.expect("SYNCED")
+	}
+	streams := map[string]io.ReadCloser{}
+	for who, token := range map[string]string{"without the right": right, "gone": gone} {
+		for how, header := range map[string][]string{"over HTTP": nil, "over a WebSocket": r.handshake()} {
+			streams[who+", "+how] = r.watchAs(token, "/api/v1/namespaces/"+ns+"/configmaps?watch=true", header...)
+		}
 	}
 	admin.do("DELETE", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings/right-in-"+ns, "")
 	admin.do("DELETE", "/api/v1/namespaces/"+ns+"/serviceaccounts/gone", "")
@@ -210,15 +222,44 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 			t.Errorf("%s: behind the end: %v", reason, err)
 		}
 	}
+	for who, w := range streams {
+		late := time.AfterFunc(30*time.Second, func() {
+			t.Errorf("the watch of who is %s goes on", who)
+			w.Close()
+		})
+		_, _ = io.Copy(io.Discard, w)
+		late.Stop()
+	}
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("they ended only after %s", took)
 	}
 	if a := r.as(right, path+"?watch=true"); a.code != http.StatusForbidden {
 		t.Errorf("again: %d %s", a.code, a.body)
 	}
-	if metrics := r.as("admin-token", "/metrics"); !strings.Contains(string(metrics.body), `tidings_access_lost_total{cluster="test"} 2`) {
-		t.Error("the metrics do not show two watches that were ended")
+	if metrics := r.as("admin-token", "/metrics"); !strings.Contains(string(metrics.body), `tidings_access_lost_total{cluster="test"} 6`) {
+		t.Error("the metrics do not show six watches that were ended")
 	}
+}
+
+// watchAs opens a watch of the Kubernetes API and reads the beginning of the
+// first event.
+func (r *rig) watchAs(token, path string, header ...string) io.ReadCloser {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	r.must(err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := r.client.Do(req)
+	r.must(err)
+	r.Cleanup(func() { resp.Body.Close() })
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil || resp.StatusCode >= 300 {
+		r.Fatalf("%s: %s, %v", path, resp.Status, err)
+	}
+	return resp.Body
 }
 
 // eventSourceAs is an eventSource with a token.
