@@ -193,7 +193,7 @@ func (e *stored[T, S]) run(opts func(source.Target) reflector.Options) parts {
 	}}
 	for _, src := range *e.sources.Load() {
 		target := src.target()
-		p.reflectors = append(p.reflectors, reflector.New(target, src, queue, opts(target)))
+		p.reflectors = append(p.reflectors, reflector.New(target, src.Source, queue, opts(target)))
 	}
 	return p
 }

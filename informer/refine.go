@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -74,4 +75,13 @@ func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each f
 		}
 		return each(e)
 	})
+}
+
+// Latest implements source.Dated. It fails if the source cannot say.
+func (f filtered[T]) Latest(ctx context.Context) (string, error) {
+	dated, ok := f.Source.(source.Dated)
+	if !ok {
+		return "", errors.ErrUnsupported
+	}
+	return dated.Latest(ctx)
 }

@@ -138,6 +138,15 @@ func (s *kubeSource[T, S]) Watch(ctx context.Context, opts source.WatchOptions, 
 	return s.doubt(ctx, "watch", k.Watch(ctx, opts, each))
 }
 
+// Latest implements source.Dated.
+func (s *kubeSource[T, S]) Latest(ctx context.Context) (string, error) {
+	k, err := s.resolve(ctx, "list")
+	if err != nil {
+		return "", err
+	}
+	return k.Latest(ctx)
+}
+
 // doubt asks discovery again when the server does not find the resource: it may
 // have been taken away, or come back in another version.
 func (s *kubeSource[T, S]) doubt(ctx context.Context, verb string, err error) error {

@@ -128,7 +128,7 @@ func (r *Reflector[T]) pages(ctx context.Context) error {
 func (r *Reflector[T]) replace(items []T, version string) {
 	r.contact()
 	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, List: &delta.List[T]{Items: items, ResourceVersion: version, Namespace: r.opts.Scope}})
-	r.wantList = false
+	r.wantList, r.doubtful = false, false
 	r.listed, r.objects = time.Now(), len(items)
 	r.version = version // even if there is none: an older one would be wrong
 	var lists uint64

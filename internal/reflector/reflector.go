@@ -4,7 +4,7 @@
 //
 // The protocol is one state machine with two wants:
 //
-//	       ┌──────── 410 Expired, version too large, undecodable ────────┐
+//	       ┌── 410 Expired, version too large, undecodable, restored ────┐
 //	       ▼                                                              │
 //	want a list ──► WatchList stream ──► initial-events-end ──► watching ─┤
 //	       │                │ refused, or no bookmark in time       ▲     │
@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,6 +92,7 @@ type Reflector[T object.Object] struct {
 	wantList    bool
 	plainList   bool // the next list is a paged one: WatchList did not work out
 	version     string
+	doubtful    bool      // a request has failed since the last event of a watch
 	established bool      // has had a good answer to a watch or list
 	contacted   time.Time // when the last event came that was dated
 	undated     int       // events since then
@@ -159,7 +161,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 
 // reset makes the machine as new.
 func (r *Reflector[T]) reset() {
-	r.wantList, r.plainList, r.established = r.opts.From == "", false, false
+	r.wantList, r.plainList, r.established, r.doubtful = r.opts.From == "", false, false, false
 	r.version = r.opts.From
 	r.listed, r.failed = time.Time{}, time.Time{}
 	r.resetBackoff()
@@ -214,7 +216,9 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	r.Note(func(s *Status) { s.Err, s.ErrTime = err, now; s.Errors++ })
+	r.doubtful = true
 	var undecodable *source.DecodeError
+	var behind *behindError
 	var gone *source.GoneError
 	phase := Waiting
 	switch {
@@ -233,7 +237,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 			r.log.Info("the watch has expired; listing again", "resourceVersion", r.version)
 			return nil
 		}
-	case tooLarge(err), apierrors.IsNotFound(err), errors.As(err, &undecodable):
+	case tooLarge(err), errors.As(err, &behind), apierrors.IsNotFound(err), errors.As(err, &undecodable):
 		r.wantList = true
 	}
 	if now.Sub(r.failed) > backoffReset {
@@ -271,10 +275,17 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 	// dead in a way nobody noticed.
 	ctx, cancel := context.WithTimeoutCause(ctx, lasts+overtime, errOverdue)
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	sure := sync.OnceFunc(r.doubt(ctx, opts.ResourceVersion, end))
+	defer sure()
 	begun, events := time.Now(), 0
 	r.Note(func(s *Status) { s.Watches++; s.Phase = Watching })
 	err := r.src.Watch(ctx, opts, func(e source.Event[T]) error {
-		events++
+		if events++; r.doubtful { // no more: it tells what is new
+			sure()
+			r.doubtful = false
+		}
 		r.push(e)
 		return nil
 	})

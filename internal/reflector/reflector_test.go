@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,7 @@ func failed(err error) error { return &source.Error{Target: target, Verb: "watch
 // script is a source that answers request by request as it is told, and notes
 // what it was asked. After its end it does not answer any more.
 type script struct {
+	mu      sync.Mutex // guards asked
 	asked   []string
 	answers []answer
 }
@@ -48,8 +50,14 @@ type answer struct {
 	pause   time.Duration
 }
 
-func (s *script) next(ctx context.Context, asked string) (answer, error) {
+func (s *script) note(asked string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked = append(s.asked, asked)
+}
+
+func (s *script) next(ctx context.Context, asked string) (answer, error) {
+	s.note(asked)
 	if len(s.answers) == 0 || s.answers[0].silent {
 		if len(s.answers) > 0 {
 			s.answers = s.answers[1:]
@@ -93,7 +101,7 @@ func (s *script) Watch(ctx context.Context, opts source.WatchOptions, each func(
 			return err
 		}
 	}
-	if a.err == nil { // open, with nothing to say
+	if a.err == nil { // open, with no more to say
 		<-ctx.Done()
 		return failed(context.Cause(ctx))
 	}
@@ -115,7 +123,7 @@ func end(version string) source.Event[*meta] {
 
 // run drives a script for some time, and returns the deltas that came of it and
 // the reflector's status then.
-func run(t *testing.T, s *script, opts reflector.Options, forTime time.Duration) (deltas []string, status reflector.Status) {
+func run(t *testing.T, s source.Source[*meta], opts reflector.Options, forTime time.Duration) (deltas []string, status reflector.Status) {
 	t.Helper()
 	queue := delta.NewQueue[*meta]()
 	r := reflector.New(target, s, queue, opts)

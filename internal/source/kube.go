@@ -93,6 +93,12 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	return result, nil
 }
 
+// Latest implements [Dated], by a list of one object.
+func (k *Kube[T]) Latest(ctx context.Context) (string, error) {
+	result, err := k.List(ctx, ListOptions{Limit: 1}, func(T) error { return nil })
+	return result.ResourceVersion, err
+}
+
 // Get fetches one object.
 func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
 	var none T

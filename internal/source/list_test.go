@@ -190,6 +190,9 @@ func TestRequests(t *testing.T) {
 		if accept := server.request.Header.Get("Accept"); accept != "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json" {
 			t.Errorf("a list accepts %s", accept)
 		}
+		if latest, err := src.Latest(t.Context()); err != nil || latest != "1" || server.request.URL.Query().Get("limit") != "1" || server.request.URL.Query().Has("resourceVersion") {
+			t.Errorf("the latest version is %q, %v, of %s", latest, err, server.request.URL)
+		}
 		server.body = nil
 		if err := src.Watch(t.Context(), c.watch, func(source.Event[*metav1.PartialObjectMetadata]) error { return nil }); err != nil {
 			t.Error(err)

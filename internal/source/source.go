@@ -26,6 +26,12 @@ type Source[T any] interface {
 	Watch(ctx context.Context, opts WatchOptions, each func(Event[T]) error) error
 }
 
+// Dated is a [Source] that can say which resourceVersion the server is at now: not
+// what a cache knows, but the newest. It may be used while a watch is open.
+type Dated interface {
+	Latest(ctx context.Context) (resourceVersion string, err error)
+}
+
 // ListOptions say which page of which state to fetch.
 type ListOptions struct {
 	// ResourceVersion as the Kubernetes API defines it: "" for the newest.

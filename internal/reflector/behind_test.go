@@ -1,0 +1,59 @@
+package reflector_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidings-io/tidings/internal/reflector"
+	"github.com/tidings-io/tidings/internal/source"
+)
+
+// dated is a script that knows the newest version.
+type dated struct {
+	*script
+	latest string
+	err    error
+}
+
+func (d *dated) Latest(context.Context) (string, error) {
+	d.note("latest")
+	return d.latest, d.err
+}
+
+// A server that has been restored from a backup is silent to a watch from a
+// version that it has not come to again. Nothing but a look at its newest version
+// tells that from a server where nothing happens.
+func TestServerIsBehind(t *testing.T) {
+	list := answer{events: []source.Event[*meta]{added("a", "8"), end("9")}, err: failed(errors.New("connection reset"))}
+	news := answer{events: []source.Event[*meta]{added("b", "10")}}
+	for name, c := range map[string]struct {
+		second answer
+		latest string
+		err    error
+		asked  []string
+		learnt []string
+	}{
+		"restored":          {answer{}, "5", nil, []string{"watch list", "watch from=9", "latest", "watch list"}, []string{"replaced a@8 at 9", "replaced a@3 at 5"}},
+		"nothing happens":   {answer{}, "9", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
+		"others do":         {answer{}, "700", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
+		"it cannot be told": {answer{}, "", errors.New("no"), []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
+		"no numbers":        {answer{}, "abc", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
+		"there is news":     {news, "5", nil, []string{"watch list", "watch from=9"}, []string{"replaced a@8 at 9", "added b@10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				restored := answer{events: []source.Event[*meta]{added("a", "3"), end("5")}}
+				s := &dated{script: &script{answers: []answer{list, c.second, restored}}, latest: c.latest, err: c.err}
+				deltas, status := run(t, s, reflector.Options{}, time.Minute)
+				expect(t, "it asked", s.asked, c.asked...)
+				expect(t, "it learnt", deltas, c.learnt...)
+				if status.Phase != reflector.Watching {
+					t.Errorf("the status is %+v", status)
+				}
+			})
+		})
+	}
+}
