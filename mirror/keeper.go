@@ -40,7 +40,7 @@ func newKeeper(m *member, r cluster.Resource, namespace string) (*keeper, error)
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{id: keepers.Add(1), member: m, resource: r, namespace: namespace, informer: inf, done: make(chan struct{})}
+	k := &keeper{id: keepers.Add(1), member: m, resource: r, namespace: namespace, informer: inf, use: use{born: time.Now()}, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancelCause(m.ctx)
 	if err := k.initFreshness(); err != nil {
 		return nil, err

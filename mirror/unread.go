@@ -8,13 +8,14 @@ import (
 // use is what is known of the readers of an informer, for those that are mirrored
 // only because somebody once asked.
 type use struct {
+	born     time.Time    // has a reading of the monotonic clock
 	named    atomic.Bool  // asked for by name: to be kept in any case
 	watches  atomic.Int32 // open
-	lastRead atomic.Int64 // in Unix nanoseconds
+	lastRead atomic.Int64 // in nanoseconds since born
 }
 
 // touch notes a read.
-func (u *use) touch() { u.lastRead.Store(time.Now().UnixNano()) }
+func (u *use) touch() { u.lastRead.Store(int64(time.Since(u.born))) }
 
 // begin notes a watch; end is to be called when it ends.
 func (u *use) begin() (end func()) {
@@ -30,7 +31,7 @@ func (u *use) since() time.Duration {
 	if u.named.Load() || u.watches.Load() > 0 {
 		return 0
 	}
-	return time.Since(time.Unix(0, u.lastRead.Load()))
+	return time.Since(u.born) - time.Duration(u.lastRead.Load())
 }
 
 // await ends the keeper when nobody has read from it for [Options.Unread]. The

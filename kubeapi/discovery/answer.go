@@ -28,11 +28,24 @@ type answer struct {
 }
 
 type state struct {
-	// checked is when the cluster last said so, or was last asked in vain, in
-	// nanoseconds since 1970.
-	checked atomic.Int64
+	// checked is when the cluster last said so, or was last asked in vain.
+	checked instant
 	// down says that the cluster has been asked in vain since it said so.
 	down atomic.Bool
+}
+
+// instant is a moment that many may read and set. It is one of the monotonic
+// clock: nothing is believed for longer because somebody has set back the time.
+type instant struct{ at atomic.Pointer[time.Time] }
+
+func (i *instant) store(t time.Time) { i.at.Store(&t) }
+
+// load is the zero time before the first store.
+func (i *instant) load() (t time.Time) {
+	if at := i.at.Load(); at != nil {
+		t = *at
+	}
+	return t
 }
 
 // handed are the headers of an answer that are handed on.
@@ -46,7 +59,7 @@ func newAnswer(status int, header http.Header, body []byte) *answer {
 			a.header[name] = values
 		}
 	}
-	a.checked.Store(now.UnixNano())
+	a.checked.store(now)
 	return a
 }
 
@@ -62,7 +75,7 @@ func pack(body []byte) []byte {
 func (a *answer) again() *answer {
 	out := *a
 	out.said, out.state = time.Now(), new(state)
-	out.checked.Store(out.said.UnixNano())
+	out.checked.store(out.said)
 	return &out
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -52,7 +51,7 @@ type Handler struct {
 	log     *slog.Logger
 	answers *lru.Cache // question to *answer
 	flights singleflight.Group
-	changed atomic.Int64 // when something was known to, in nanoseconds since 1970
+	changed instant // when something was known to
 }
 
 // New returns a Handler. It asks nothing yet.
@@ -118,14 +117,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Invalidate has the clusters asked again about everything, because something
 // is known to have changed.
-func (h *Handler) Invalidate() { h.changed.Store(time.Now().UnixNano()) }
+func (h *Handler) Invalidate() { h.changed.store(time.Now()) }
 
 // answer finds an answer that is fresh, or else the best there is.
 func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 	var old *answer
 	if found, ok := h.answers.Get(q); ok {
 		old = found.(*answer)
-		if checked := old.checked.Load(); checked > h.changed.Load() && time.Now().UnixNano()-checked < int64(believed) {
+		if checked := old.checked.load(); checked.After(h.changed.load()) && time.Since(checked) < believed {
 			return old.asItIs(), nil
 		}
 	}
@@ -164,7 +163,7 @@ func (h *Handler) renew(ctx context.Context, q question, old *answer) (*answer, 
 	if err != nil {
 		if old != nil {
 			old.down.Store(true)
-			old.checked.Store(time.Now().UnixNano()) // not again at once
+			old.checked.store(time.Now()) // not again at once
 		}
 		return nil, err
 	}
