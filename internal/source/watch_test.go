@@ -1,11 +1,18 @@
 package source_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -199,6 +206,74 @@ func TestAnswersOfOthers(t *testing.T) {
 					t.Errorf("%d %s: the error does not say %q: %v", c.status, c.contentType, part, err)
 				}
 			}
+		}
+	}
+}
+
+// An event that is spoilt ends a watch with an error, and at once: it must not
+// swallow those that follow until the server ends the watch. Nothing but the
+// end of its line tells that some of them are over.
+func TestSpoiltEventEndsAWatch(t *testing.T) {
+	w := wires[0]
+	good := string(w.frame("ADDED", w.single(makeConfigMap(0))))
+	spoil := map[string]string{
+		"garbage":                      `{"ty` + strings.Repeat("\xff", 300),
+		"half of one":                  strings.TrimSpace(good)[:len(good)/2],
+		"without a bracket":            strings.TrimSuffix(strings.TrimSpace(good), "}"),
+		"without a quote":              strings.Replace(strings.TrimSpace(good), `"ADDED"`, `"ADDED`, 1),
+		"half of one, over many lines": strings.ReplaceAll(strings.TrimSpace(good)[:len(good)/2], ",", ",\n"),
+	}
+	for name, bad := range spoil {
+		for _, after := range []string{"", good, strings.Repeat(good, 100)} {
+			synctest.Test(t, func(t *testing.T) {
+				body, server := io.Pipe()
+				defer body.Close()
+				go func() { _, _ = io.WriteString(server, good+bad+"\n"+after) }() // and no end
+				src := newSource[*corev1.ConfigMap](endless{body}, configMaps)
+				begun, n := time.Now(), 0
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				context.AfterFunc(ctx, func() { server.CloseWithError(ctx.Err()) })
+				err := src.Watch(ctx, source.WatchOptions{}, func(source.Event[*corev1.ConfigMap]) error { n++; return nil })
+				if after == "" && name != "garbage" && name != "without a quote" {
+					return // it may still be more of the same
+				}
+				if err == nil || n != 1 || time.Since(begun) > time.Second {
+					t.Errorf("%s: after %v and %d events: %v", name, time.Since(begun), n, err)
+				}
+			})
+		}
+	}
+}
+
+// endless answers with a body that comes bit by bit.
+type endless struct{ body io.ReadCloser }
+
+func (e endless) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: e.body, Request: req}, nil
+}
+
+// Events of many lines are events, too.
+func TestEventsOverSeveralLines(t *testing.T) {
+	w := wires[0]
+	var pretty bytes.Buffer
+	for i := range 50 {
+		if err := json.Indent(&pretty, w.frame("ADDED", w.single(makeConfigMap(i))), "", "  "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, chunk := range []int{1, 7, 1000, pretty.Len()} {
+		var names []string
+		body := io.NopCloser(iotest.OneByteReader(bytes.NewReader(pretty.Bytes())))
+		if chunk > 1 {
+			body = io.NopCloser(io.MultiReader(bytes.NewReader(pretty.Bytes()[:chunk]), bytes.NewReader(pretty.Bytes()[chunk:])))
+		}
+		err := newSource[*corev1.ConfigMap](endless{body}, configMaps).Watch(t.Context(), source.WatchOptions{}, func(e source.Event[*corev1.ConfigMap]) error {
+			names = append(names, e.Object.Name)
+			return nil
+		})
+		if err != nil || len(names) != 50 || names[49] != makeConfigMap(49).Name {
+			t.Errorf("in parts of %d: %d events, %v", chunk, len(names), err)
 		}
 	}
 }
