@@ -157,6 +157,31 @@ func TestWhatIsNotFoundIsLookedForAgain(t *testing.T) {
 	}
 }
 
+// So does a storm of questions to a server that cannot be asked.
+func TestServerThatFailsIsNotAskedByEveryone(t *testing.T) {
+	s := ordinary()
+	c := connect(t, s)
+	s.change(func(s *apiServer) { s.refuse = http.StatusServiceUnavailable })
+	for range 1000 {
+		if _, err := c.Resolve(t.Context(), "deploy"); err == nil || !strings.Contains(err.Error(), `cluster "test": discover what`) {
+			t.Fatalf("an error that does not say what was done: %v", err)
+		}
+	}
+	if n := s.asked(); n > 10 {
+		t.Errorf("%d discoveries for 1000 failures", n)
+	}
+	s.change(func(s *apiServer) { s.refuse = 0 })
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		_, err := c.Resolve(t.Context(), "deploy")
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not asked again: %v", err)
+		}
+	}
+}
+
 func TestInvalidateForgets(t *testing.T) {
 	s := ordinary()
 	c := connect(t, s)

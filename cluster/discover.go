@@ -24,6 +24,10 @@ const (
 	// must not become a storm of discoveries.
 	missEvery = 2 * time.Second
 	missBurst = 5
+	// A server that could not be asked is asked again as often, by all together:
+	// those who wait for it must not be what keeps it down.
+	failEvery = time.Second
+	failBurst = 3
 )
 
 // discoverer keeps the newest catalogue of one cluster and fetches it on demand,
@@ -33,6 +37,7 @@ type discoverer struct {
 	server  string
 	client  *discovery.DiscoveryClient
 	misses  *rate.Limiter
+	fails   *rate.Limiter
 
 	mu       sync.Mutex
 	current  *catalogue // nil before the first success and after invalidate
@@ -41,6 +46,7 @@ type discoverer struct {
 	flight   *flight    // the discovery under way, if any
 	started  uint64     // number of the newest flight
 	outdated uint64     // flights up to this number were made stale by invalidate
+	failure  error      // of the newest flight, if it came to an end without a catalogue
 }
 
 // flight is one discovery under way. cat and err are set before done closes.
@@ -64,6 +70,7 @@ func newDiscoverer(cluster string, base *url.URL, cfg *rest.Config, client *http
 		server:  base.Redacted(),
 		client:  discovery.NewDiscoveryClient(impatient{dc.RESTClient()}),
 		misses:  rate.NewLimiter(rate.Every(missEvery), missBurst),
+		fails:   rate.NewLimiter(rate.Every(failEvery), failBurst),
 	}, nil
 }
 
@@ -119,13 +126,17 @@ func (d *discoverer) invalidate() {
 }
 
 // known returns the catalogue at hand, or else fetches the first one; fresh says
-// that it was fetched for this call.
+// that it was fetched for this call. Where that has failed of late, it fails again
+// without asking.
 func (d *discoverer) known(ctx context.Context) (cat *catalogue, fresh bool, err error) {
 	d.mu.Lock()
-	cat = d.current
+	cat, err = d.current, d.failure
 	d.mu.Unlock()
 	if cat != nil {
 		return cat, false, nil
+	}
+	if err != nil && !d.fails.Allow() {
+		return nil, false, err
 	}
 	cat, err = d.fetch(ctx, underWay)
 	return cat, true, err
@@ -189,7 +200,10 @@ func (d *discoverer) start(ctx context.Context) *flight {
 	go func() {
 		f.cat, f.err = d.discover(ctx, before)
 		d.mu.Lock()
-		d.flight = nil
+		d.flight, d.failure = nil, nil
+		if f.err != nil && !f.off {
+			d.failure = f.err
+		}
 		if f.err == nil && f.number > d.outdated {
 			d.current, d.taken, d.number = f.cat, taken, f.number
 		}

@@ -24,7 +24,7 @@ type apiServer struct {
 	groups     []group
 	legacyOnly bool
 	refuse     int // status to answer with, when not 0
-	requests   int // of /apis
+	requests   int // of /apis, and those refused
 	hold       chan struct{}
 	arrived    chan struct{}
 }
@@ -99,6 +99,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != 0 {
+		s.requests++
 		http.Error(w, "no", s.refuse)
 		return
 	}
