@@ -214,6 +214,28 @@ func TestPagesThatDoNotEnd(t *testing.T) {
 	})
 }
 
+// A bookmark that does not come is given up on, also where objects are made and
+// deleted all the time.
+func TestNoBookmarkAmongChanges(t *testing.T) {
+	for name, order := range map[string][]string{"in order": {"a", "b", "c"}, "in none": {"c", "a", "b"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				events := []source.Event[*meta]{added(order[0], "9"), added(order[1], "3"), added(order[2], "4")}
+				for i := range 100 {
+					busy := fmt.Sprint("b", i%7)
+					events = append(events, added(busy, fmt.Sprint(100+2*i)), source.Event[*meta]{Type: source.Deleted, Object: thing(busy, fmt.Sprint(101+2*i))})
+				}
+				s := &script{answers: []answer{{events: events, pause: 3 * time.Second, err: errEnd}, {objects: []*meta{thing("a", "9")}, list: source.ListResult{ResourceVersion: "200"}}}}
+				_, status := run(t, s, reflector.Options{}, 30*time.Second)
+				if status.Phase != reflector.Watching {
+					t.Errorf("the status is %+v", status)
+				}
+				expect(t, "it asked", s.asked, "watch list", "list limit=500 continue=", "watch from=200")
+			})
+		})
+	}
+}
+
 // A list without a version, as some servers give it, is not followed by a watch
 // from the version of an earlier one.
 func TestListWithoutAVersion(t *testing.T) {

@@ -14,15 +14,17 @@ type stage[T object.Object] struct {
 	// place finds an object: namespace and name → index of items. There is none
 	// as long as objects come in the order of their keys, as etcd has them and
 	// API servers send them: what comes after the last is new.
-	place map[[2]string]int
-	holes int
+	place  map[[2]string]int
+	newest uint64 // version of all that came, if there is a place
+	holes  int
 }
 
 // newStage has room for as many objects as the last list had.
 func newStage[T object.Object](objects int) *stage[T] { return &stage[T]{items: make([]T, 0, objects)} }
 
-// apply takes in an event and reports whether it brought an object not seen
-// before: a sign that the initial events still go on.
+// apply takes in an event and reports whether it is a sign that the initial events
+// still go on: an object not seen before that is the next in order, or older than
+// one that came before it. What happens meanwhile is newer than everything.
 func (s *stage[T]) apply(e source.Event[T]) bool {
 	if e.Type == source.Bookmark {
 		return false
@@ -38,8 +40,12 @@ func (s *stage[T]) apply(e source.Event[T]) bool {
 		s.place = make(map[[2]string]int, len(s.items)+1)
 		for i, o := range s.items {
 			s.place[place(o)] = i
+			s.newest = max(s.newest, object.Version(o.GetResourceVersion()))
 		}
 	}
+	version := object.Version(e.Object.GetResourceVersion())
+	initial := version <= s.newest
+	s.newest = max(s.newest, version)
 	key := place(e.Object)
 	i, known := s.place[key]
 	switch {
@@ -52,7 +58,7 @@ func (s *stage[T]) apply(e source.Event[T]) bool {
 	default:
 		s.place[key] = len(s.items)
 		s.items = append(s.items, e.Object)
-		return true
+		return initial
 	}
 	return false
 }
