@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/source"
@@ -14,13 +13,10 @@ import (
 // restored from a backup is silent to all who knew it before: they miss what
 // happens until it has come to where it was, and what was undone they never learn.
 // No error ends that. But nobody restores a cluster without its connections
-// breaking, so a watch that follows a failure and is silent is looked into: the
-// newest version of a server that has everything is not older than one it has
-// told before.
-
-// doubtAfter is how long a watch after a failure may be silent before the server
-// is asked which version it is at.
-const doubtAfter = 5 * time.Second
+// breaking, so with each watch that follows a failure the server is asked for its
+// newest version, which is not older than one it has told before. It is asked at
+// once: a cluster that has just been restored is busy, and may soon have come to
+// where it was.
 
 // behindError says that the server is at an older version than it once was.
 type behindError struct{ server, ours string }
@@ -29,9 +25,9 @@ func (e *behindError) Error() string {
 	return fmt.Sprintf("the server is at resourceVersion %s and was at %s before: the cluster has been restored from a backup", e.server, e.ours)
 }
 
-// doubt asks the server which version it is at, unless the watch from a version
-// is found to be alive before that, and ends the watch with a behindError if the
-// server is behind. stop may be called any number of times.
+// doubt asks the server which version it is at while a watch from a version is
+// begun, if there is reason to, and ends the watch with a behindError if the server
+// is behind. stop is to be called when the watch has ended.
 func (r *Reflector[T]) doubt(ctx context.Context, version string, end context.CancelCauseFunc) (stop func()) {
 	dated, ok := r.src.(source.Dated)
 	if !ok || !r.doubtful || object.Version(version) == 0 {
@@ -39,17 +35,15 @@ func (r *Reflector[T]) doubt(ctx context.Context, version string, end context.Ca
 	}
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	asked := make(chan struct{})
-	timer := time.AfterFunc(doubtAfter, func() {
+	go func() {
 		defer close(asked)
 		server, err := dated.Latest(ctx)
 		if at := object.Version(server); err == nil && at > 0 && at < object.Version(version) {
 			end(&behindError{server: server, ours: version})
 		}
-	})
+	}()
 	return func() {
 		cancel()
-		if !timer.Stop() {
-			<-asked
-		}
+		<-asked
 	}
 }

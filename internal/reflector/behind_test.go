@@ -19,13 +19,14 @@ type dated struct {
 }
 
 func (d *dated) Latest(context.Context) (string, error) {
+	time.Sleep(time.Millisecond) // the watch is first
 	d.note("latest")
 	return d.latest, d.err
 }
 
 // A server that has been restored from a backup is silent to a watch from a
-// version that it has not come to again. Nothing but a look at its newest version
-// tells that from a server where nothing happens.
+// version that it has not come to again, and goes on from there when it has.
+// Nothing but a look at its newest version tells it from one that has not been.
 func TestServerIsBehind(t *testing.T) {
 	list := answer{events: []source.Event[*meta]{added("a", "8"), end("9")}, err: failed(errors.New("connection reset"))}
 	news := answer{events: []source.Event[*meta]{added("b", "10")}}
@@ -41,7 +42,8 @@ func TestServerIsBehind(t *testing.T) {
 		"others do":         {answer{}, "700", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
 		"it cannot be told": {answer{}, "", errors.New("no"), []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
 		"no numbers":        {answer{}, "abc", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9"}},
-		"there is news":     {news, "5", nil, []string{"watch list", "watch from=9"}, []string{"replaced a@8 at 9", "added b@10"}},
+		"others do here":    {news, "10", nil, []string{"watch list", "watch from=9", "latest"}, []string{"replaced a@8 at 9", "added b@10"}},
+		"restored and busy": {news, "5", nil, []string{"watch list", "watch from=9", "latest", "watch list"}, []string{"replaced a@8 at 9", "added b@10", "replaced a@3 at 5"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

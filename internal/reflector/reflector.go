@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -277,15 +276,12 @@ func (r *Reflector[T]) watch(ctx context.Context, opts source.WatchOptions) erro
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	sure := sync.OnceFunc(r.doubt(ctx, opts.ResourceVersion, end))
-	defer sure()
+	defer r.doubt(ctx, opts.ResourceVersion, end)()
 	begun, events := time.Now(), 0
 	r.Note(func(s *Status) { s.Watches++; s.Phase = Watching })
 	err := r.src.Watch(ctx, opts, func(e source.Event[T]) error {
-		if events++; r.doubtful { // no more: it tells what is new
-			sure()
-			r.doubtful = false
-		}
+		events++
+		r.doubtful = false
 		r.push(e)
 		return nil
 	})
