@@ -46,7 +46,7 @@ func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if name == "" {
 		name = base.Host
 	}
-	client, err := rest.HTTPClientFor(redacting(cfg))
+	client, err := rest.HTTPClientFor(guarding(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: prepare the connection to %s: %w", name, base.Redacted(), err)
 	}

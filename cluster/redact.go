@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 )
@@ -22,12 +23,17 @@ type redactor struct{ next http.RoundTripper }
 
 const redacted = "[redacted]"
 
-// redacting is cfg with a redactor innermost, where requests carry credentials.
-func redacting(cfg *rest.Config) *rest.Config {
+// guarding is cfg with what looks after credentials innermost, where requests carry
+// them.
+func guarding(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	wrap := cfg.WrapTransport
+	wrap, file := cfg.WrapTransport, cfg.BearerTokenFile
 	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
-		if next = (redactor{next}); wrap != nil {
+		next = redactor{next}
+		if file != "" {
+			next = rotation{next, file, new(atomic.Pointer[replaced])}
+		}
+		if wrap != nil {
 			next = wrap(next)
 		}
 		return next
