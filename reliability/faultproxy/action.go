@@ -194,7 +194,7 @@ func Freeze(n int64) Action {
 }
 
 // CorruptGzip compresses the answer with gzip, as API servers do with long ones,
-// and spoils some bytes in its middle.
+// and makes what follows the header a block of no known type.
 func CorruptGzip() Action {
 	return func(x *Exchange) {
 		accepts := strings.Contains(x.HTTP.Header.Get("Accept-Encoding"), "gzip")
@@ -215,10 +215,8 @@ func CorruptGzip() Action {
 		if err != nil || w.Close() != nil {
 			x.Abort()
 		}
-		raw := packed.Bytes()
-		for i := len(raw) / 2; i < len(raw)/2+8 && i < len(raw); i++ {
-			raw[i] ^= 0xff
-		}
+		const header = 10 // RFC 1952
+		packed.Bytes()[header] |= 0b110
 		resp.Header.Set("Content-Encoding", "gzip")
 		x.Head(resp, false)
 		x.copy(&packed)

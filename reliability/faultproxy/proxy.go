@@ -47,12 +47,7 @@ func New(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fault proxy: authority of the API server: %w", err)
 	}
-	loopback := net.IPv4(127, 0, 0, 1)
-	cert, key, err := certutil.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback}, []string{"localhost"})
-	if err != nil {
-		return nil, fmt.Errorf("fault proxy: certificate: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	serving, err := certificate()
 	if err != nil {
 		return nil, fmt.Errorf("fault proxy: certificate: %w", err)
 	}
@@ -61,14 +56,14 @@ func New(config *rest.Config) (*Proxy, error) {
 		return nil, fmt.Errorf("fault proxy: %w", err)
 	}
 	p := &Proxy{
-		upstream: upstream, listener: l, ca: cert, served: make(chan struct{}),
+		upstream: upstream, listener: l, ca: serving.pem, served: make(chan struct{}),
 		// Answers go through as they are, compressed if the client wants that.
 		transport: &http.Transport{TLSClientConfig: authority, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16},
 		counts:    map[Request]int{}, open: map[*Exchange]struct{}{},
 	}
 	p.server = &http.Server{
 		Handler:   p,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serving.pair}, MinVersion: tls.VersionTLS12},
 		ErrorLog:  log.New(io.Discard, "", 0), // it would tell of every connection that is broken on purpose
 	}
 	go func() {
@@ -77,6 +72,23 @@ func New(config *rest.Config) (*Proxy, error) {
 	}()
 	return p, nil
 }
+
+type servingCert struct {
+	pem  []byte // of the certificate and of the authority that has signed it
+	pair tls.Certificate
+}
+
+// certificate is what all proxies of a process serve with: making one takes longer
+// than all else that a proxy takes to start.
+var certificate = sync.OnceValues(func() (*servingCert, error) {
+	loopback := net.IPv4(127, 0, 0, 1)
+	cert, key, err := certutil.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback}, []string{"localhost"})
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	return &servingCert{cert, pair}, err
+})
 
 // Addr is host and port of the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }

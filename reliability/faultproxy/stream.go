@@ -117,8 +117,8 @@ func TruncateFrame(n int) Action {
 func GarbleFrame(n int) Action {
 	return Frames(func(s *Stream, i int, f *Frame) {
 		if i == n {
-			for j := 8; j < len(f.Raw)-1; j += 3 {
-				f.Raw[j] ^= 0x5a
+			for j := 4; j < len(f.Raw)-1; j++ { // not the length of one in protobuf, nor the end of one in JSON
+				f.Raw[j] = 0xff
 			}
 		}
 		s.Send(f)
