@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -14,39 +12,6 @@ import (
 	"strings"
 	"time"
 )
-
-// statusError is an answer other than 200.
-type statusError struct {
-	code int
-	body string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("%d: %.300s", e.code, e.body) }
-
-// get asks for a body.
-func (s *soak) get(ctx context.Context, client *http.Client, url, accept, token string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", accept)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, &statusError{resp.StatusCode, string(body)}
-	}
-	return body, nil
-}
 
 // list reads which objects there are, each in which version, page by page if the
 // URL says so.
@@ -184,14 +149,6 @@ func (s *soak) bodies(ctx context.Context, random *rand.Rand) error {
 		}
 	}
 	return nil
-}
-
-// unanswered leaves out what was asked for.
-func unanswered(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 func differAt(a, b []byte) int {

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // BuildServer builds the command tidings into a folder, from the module's source
@@ -159,76 +154,4 @@ func (p *Process) Log() string {
 		b = b[len(b)-8<<10:]
 	}
 	return string(b)
-}
-
-// Usage is what a process takes at a moment.
-type Usage struct {
-	Heap       uint64 // bytes allocated: live, and dead since the last collection
-	RSS        uint64
-	Goroutines uint64
-	FDs        uint64
-	GCs        uint64 // collections so far
-	CPU        float64
-}
-
-// Usage reads /metrics.
-func (p *Process) Usage(ctx context.Context) (Usage, error) {
-	m, err := p.Metrics(ctx)
-	if err != nil {
-		return Usage{}, err
-	}
-	return Usage{
-		Heap: uint64(m["go_memstats_heap_alloc_bytes"]), RSS: uint64(m["process_resident_memory_bytes"]),
-		Goroutines: uint64(m["go_goroutines"]), FDs: uint64(m["process_open_fds"]), GCs: uint64(m["go_gc_duration_seconds"]),
-		CPU: m["process_cpu_seconds_total"],
-	}, nil
-}
-
-// Metrics reads /metrics: the sum of each family, of summaries the count.
-func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read the server's metrics: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read the server's metrics: %s", resp.Status)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bufio.NewReader(resp.Body))
-	if err != nil {
-		return nil, fmt.Errorf("read the server's metrics: %w", err)
-	}
-	sums := map[string]float64{}
-	for name, family := range families {
-		for _, m := range family.Metric {
-			sums[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue() + float64(m.GetSummary().GetSampleCount())
-		}
-	}
-	return sums, nil
-}
-
-// meter samples what the server uses.
-type meter struct {
-	mu          sync.Mutex
-	first, last Usage
-	peak        Usage
-	samples     int
-}
-
-func (m *meter) sample(u Usage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.samples++; m.samples == 1 {
-		m.first = u
-	}
-	m.last = u
-	m.peak = Usage{
-		Heap: max(m.peak.Heap, u.Heap), RSS: max(m.peak.RSS, u.RSS), Goroutines: max(m.peak.Goroutines, u.Goroutines),
-		FDs: max(m.peak.FDs, u.FDs), GCs: u.GCs, CPU: u.CPU,
-	}
 }

@@ -1,0 +1,110 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// phases: the world is made, readers come, things happen, things go wrong, and in
+// the end all is quiet and must be as it was.
+func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
+	churn, err := newChurn(s.cp.AdminConfig(), s.report)
+	if err != nil {
+		return err
+	}
+	s.log.Info("making what there is at first")
+	if err := churn.build(ctx); err != nil {
+		return fmt.Errorf("make what there is at first: %w", err)
+	}
+	if err := s.readers(ctx, group); err != nil {
+		return err
+	}
+	s.report.mu.Lock()
+	s.report.begun = time.Now()
+	s.report.mu.Unlock()
+	busy, stop := context.WithTimeout(ctx, s.options.For)
+	defer stop()
+	if s.options.UntilFound {
+		go func() {
+			select {
+			case <-s.report.found:
+				stop()
+			case <-busy.Done():
+			}
+		}()
+	}
+	acting, _ := errgroup.WithContext(busy)
+	for i := range hands {
+		acting.Go(func() error { return churn.run(busy, s.random(fmt.Sprint("churn ", i)), s.options.Rate/hands) })
+	}
+	s.log.Info("things happen")
+	if sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
+		resume := churn.pause()
+		s.log.Info("all is quiet, to see what the server takes")
+		if err := churn.restore(ctx); err != nil {
+			return fmt.Errorf("make what there was at first: %w", err)
+		}
+		if err := s.quiet(ctx); err != nil {
+			return err
+		}
+		s.report.setBaseline(s.settled(ctx, Usage{}))
+		resume()
+	}
+	acting.Go(func() error { return s.measure(busy) })
+	if s.options.Faults {
+		s.log.Info("things go wrong")
+		acting.Go(func() error { return s.breakThings(busy, s.random("faults")) })
+	}
+	if err := acting.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil || s.options.UntilFound && len(s.report.Mismatches()) > 0 {
+		return ctx.Err()
+	}
+	return s.finish(ctx, churn)
+}
+
+// finish has the world be as it was, and looks whether the server is, too.
+func (s *soak) finish(ctx context.Context, churn *churn) error {
+	s.log.Info("all is over: everything is to be as it was")
+	if err := churn.restore(ctx); err != nil {
+		return fmt.Errorf("make what there was at first: %w", err)
+	}
+	if err := s.quiet(ctx); err != nil {
+		return err
+	}
+	record := s.report.fault("none: at the end")
+	if err := s.recover(ctx, func(who string, took time.Duration) { s.report.recovered(record, who, took) }); err != nil {
+		return err
+	}
+	s.report.setFinal(s.settled(ctx, allowance(s.report.baseline)))
+	return nil
+}
+
+// quiet waits until nothing happens in the cluster any more.
+func (s *soak) quiet(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	sum := func() (n int) {
+		for _, r := range resources {
+			n += s.truth.count(r.stored)
+		}
+		return n
+	}
+	for last, since := sum(), time.Now(); time.Since(since) < 4*time.Second; {
+		if !sleep(patience, 200*time.Millisecond) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return errors.New("the cluster does not come to rest within two minutes")
+		}
+		if now := sum(); now != last {
+			last, since = now, time.Now()
+		}
+	}
+	return nil
+}
