@@ -20,6 +20,7 @@ type backlog[T object.Object] struct {
 	mu     sync.Mutex
 	at     *position[T] // everything before it has been read
 	seen   uint64       // events of the next batch up to this version are not news
+	within bool         // nor, in a list, objects of versions up to it
 	queue  []*batch[T]  // as read, while within the limit
 	fold   *fold[T]     // what the queue became once over it
 	n      int          // events in queue or fold
@@ -29,7 +30,7 @@ type backlog[T object.Object] struct {
 }
 
 func newBacklog[T object.Object](at *position[T], seen uint64, limit func() int) *backlog[T] {
-	return &backlog[T]{limit: limit, at: at, seen: seen, wake: make(chan struct{})}
+	return &backlog[T]{limit: limit, at: at, seen: seen, within: at.ResourceVersion < seen, wake: make(chan struct{})}
 }
 
 func (b *backlog[T]) stats() (waiting, folded uint64) {
@@ -73,7 +74,10 @@ func (b *backlog[T]) add(next *batch[T]) {
 			events = events[1:]
 		}
 	}
-	b.seen = 0
+	if b.within && next.Kind == changelog.Relist {
+		events = news(events, b.seen)
+	}
+	b.seen, b.within = 0, false
 	next = &batch[T]{Events: events, Kind: next.Kind, End: detached(next.End)}
 	if b.fold == nil && b.n+len(next.Events) <= b.limit() {
 		b.queue = append(b.queue, next)

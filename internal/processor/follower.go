@@ -75,6 +75,7 @@ type Follower[T object.Object] struct {
 	current  *batch[T] // being told
 	told     int       // events told of current
 	seen     uint64    // events of current up to this version are not news
+	within   bool      // nor, in a list, objects of versions up to it
 	next     time.Time // of the next resync
 	count    uint64    // events told
 	many     bool      // of what is being told now
@@ -122,8 +123,29 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 	return f, true
 }
 
+// news are the events of a list that are news to somebody who has seen everything
+// up to a version between that of the store before the list and that of the list:
+// objects of later versions, and what is gone, of which nobody knows since when.
+func news[T object.Object](events []indexer.Event[T], seen uint64) []indexer.Event[T] {
+	known := func(e *indexer.Event[T]) bool {
+		return e.Type != indexer.Deleted && object.Version(e.Object.GetResourceVersion()) <= seen
+	}
+	var out []indexer.Event[T]
+	for i := range events {
+		e := &events[i]
+		if e.Type == indexer.Deleted && i+1 < len(events) && known(&events[i+1]) &&
+			e.Object.GetName() == events[i+1].Object.GetName() && e.Object.GetNamespace() == events[i+1].Object.GetNamespace() {
+			continue // another object has taken the name, and has been seen
+		}
+		if !known(e) {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
 func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Follower[T] {
-	f := &Follower[T]{ix: ix, opts: opts, seen: seen, hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
+	f := &Follower[T]{ix: ix, opts: opts, seen: seen, within: at.ResourceVersion < seen, hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
 	f.position.Store(at)
 	limit := opts.FoldBy
 	if limit == nil && opts.Fold > 0 {
@@ -385,6 +407,10 @@ func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool 
 // tellBatch tells the current batch, and moves on behind it. It returns false
 // if it was interrupted. It does what tell does by itself, since it does it most.
 func (f *Follower[T]) tellBatch(ctx context.Context, yield, tell func(Event[T]) bool) bool {
+	if f.within && f.current.Kind == changelog.Relist {
+		f.current = &batch[T]{Kind: changelog.Relist, End: f.current.End, Events: news(f.current.Events, f.seen)}
+	}
+	f.within = false
 	b := f.current
 	events, changes, folded := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded
 	begin := b.End.Seq - uint64(len(events))
