@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ func (r *Reviewer) byToken(ctx context.Context, credentials Credentials) (*Calle
 		var review authenticationv1.TokenReview
 		err := create(ctx, r.authentication, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, &review)
 		if err != nil {
-			r.trouble(asking, err)
+			// There are proxies that repeat the request in what they say went wrong.
+			r.trouble(asking, errors.New(strings.ReplaceAll(err.Error(), token, "[redacted]")))
 			return nil, 0, err
 		}
 		if !review.Status.Authenticated || review.Status.User.Username == "" {

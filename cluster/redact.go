@@ -18,7 +18,7 @@ const maxProblem = 1 << 20
 // redactor takes the credentials of a request out of the answer to it, if that is
 // no success: there are proxies that repeat the request in what they say went
 // wrong, and what went wrong is told in logs, in errors and to those who ask how
-// a mirror is doing.
+// a mirror is doing. It takes them out of warnings, which are logged, as well.
 type redactor struct{ next http.RoundTripper }
 
 const redacted = "[redacted]"
@@ -44,11 +44,17 @@ func guarding(cfg *rest.Config) *rest.Config {
 // RoundTrip implements [http.RoundTripper].
 func (r redactor) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
-	if err != nil || resp.StatusCode < http.StatusMultipleChoices {
+	if err != nil {
 		return resp, err
 	}
 	secrets := credentialsOf(req.Header.Get("Authorization"))
-	if len(secrets) == 0 {
+	warnings := resp.Header["Warning"]
+	for i := range warnings {
+		for _, secret := range secrets {
+			warnings[i] = strings.ReplaceAll(warnings[i], secret, redacted)
+		}
+	}
+	if len(secrets) == 0 || resp.StatusCode < http.StatusMultipleChoices {
 		return resp, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))

@@ -18,6 +18,7 @@ import (
 func TestCredentialsAreNotRepeated(t *testing.T) {
 	status := http.StatusBadGateway
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Warning", `299 - "you are `+r.Header.Get("Authorization")+`"`)
 		w.WriteHeader(status)
 		user, password, _ := r.BasicAuth()
 		fmt.Fprintf(w, "upstream failed\nAuthorization: %s\n%s:%s\n", r.Header.Get("Authorization"), user, password)
@@ -44,6 +45,9 @@ func TestCredentialsAreNotRepeated(t *testing.T) {
 		if err != nil || strings.Contains(string(body), "hush-hush") || !strings.Contains(string(body), "[redacted]") || !strings.HasPrefix(string(body), "upstream failed") {
 			t.Errorf("%s: the answer is %q, %v", name, body, err)
 		}
+		if w := resp.Header.Get("Warning"); !strings.Contains(w, "you are") || strings.Contains(w, "hush-hush") || strings.Contains(w, "bWU6aHVzaC1odXNo") {
+			t.Errorf("%s: the warning is %q", name, w)
+		}
 		c.Close()
 	}
 
@@ -61,5 +65,8 @@ func TestCredentialsAreNotRepeated(t *testing.T) {
 	defer resp.Body.Close()
 	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "Bearer hush-hush") {
 		t.Errorf("an answer that is a success has been changed: %q", body)
+	}
+	if w := resp.Header.Get("Warning"); strings.Contains(w, "hush-hush") {
+		t.Errorf("the warning of a success is %q", w)
 	}
 }
