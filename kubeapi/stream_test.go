@@ -23,7 +23,7 @@ import (
 )
 
 // inMemory is a rig of a cluster in memory.
-func inMemory(t *testing.T, mo mirror.Options, so server.Options) (*rig, *demo.Cluster) {
+func inMemory(t testing.TB, mo mirror.Options, so server.Options) (*rig, *demo.Cluster) {
 	t.Helper()
 	c := demo.New(demo.Options{})
 	config, stop := demo.InProcess(c)
@@ -32,7 +32,7 @@ func inMemory(t *testing.T, mo mirror.Options, so server.Options) (*rig, *demo.C
 }
 
 // put makes a config map hold a value.
-func put(t *testing.T, c *demo.Cluster, name, value string) string {
+func put(t testing.TB, c *demo.Cluster, name, value string) string {
 	t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"v": value}}, Data: map[string]string{"v": value}}
 	out, err := c.Update(cm)
