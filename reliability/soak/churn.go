@@ -67,9 +67,6 @@ func (c *churn) build(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.define(ctx); err != nil {
-		return err
-	}
 	return c.restore(ctx)
 }
 
@@ -80,18 +77,23 @@ func (c *churn) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.rest.Get().AbsPath(widgetsPath("")).Do(ctx).Error(); apierrors.IsNotFound(err) {
-		if err := c.define(ctx); err != nil {
-			return err
-		}
-	}
 	for i := range configs {
 		if err := c.writeConfig(ctx, i); err != nil {
 			return err
 		}
 	}
 	for i := range customs {
-		if err := c.writeWidget(ctx, i); err != nil {
+		// The definition may be gone, or be about to go.
+		err := c.writeWidget(ctx, i)
+		for range 300 {
+			if !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) || !sleep(ctx, 100*time.Millisecond) {
+				break
+			}
+			if err = c.define(ctx); err == nil || apierrors.IsAlreadyExists(err) {
+				err = c.writeWidget(ctx, i)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

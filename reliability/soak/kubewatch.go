@@ -20,7 +20,6 @@ type kubeWatch struct {
 	soak     *soak
 	metadata bool // only
 	initial  bool // lists by a watch (sendInitialEvents)
-	slow     bool
 
 	version uint64 // everything up to it has been told; 0: begin anew
 }

@@ -48,6 +48,7 @@ func told[T informer.Object](ctx context.Context, p *replay, e informer.Event[T]
 // handle adds a handler to an informer.
 func handle[T informer.Object](ctx context.Context, s *soak, inf *informer.Informer[T], r resource, name string, pause func() time.Duration, options ...informer.FollowOption) {
 	p := newReplay("handler", name, r, s.truth, s.report)
+	p.slow = pause != nil
 	options = append(options, informer.WithBookmarks(), informer.Named(name))
 	inf.AddHandler(&handler[T]{replay: p, ctx: ctx, pause: pause}, options...)
 }

@@ -24,19 +24,19 @@ var Mutants = []Mutant{
 		Name: "drop", What: "some updates are stored, and nobody is told",
 		file: "internal/indexer/apply.go",
 		old:  "\t\tsame := ix.same != nil && ix.same(old, o)\n",
-		new:  "\t\tif object.Version(o.GetResourceVersion())%199 == 0 {\n\t\t\tix.mark(s, &version[T]{object: o})\n\t\t\treturn\n\t\t}\n\t\tsame := ix.same != nil && ix.same(old, o)\n",
+		new:  "\t\tif is.number%199 == 0 {\n\t\t\tix.mark(s, &version[T]{object: o, number: is.number})\n\t\t\treturn\n\t\t}\n\t\tsame := ix.same != nil && ix.same(old, o)\n",
 	},
 	{
 		Name: "stale", What: "some updates are not stored",
 		file: "internal/indexer/apply.go",
-		old:  "\tix.advance(o.GetNamespace(), rv)\n\tix.change(s, old, o)\n",
-		new:  "\tix.advance(o.GetNamespace(), rv)\n\tif rv%199 != 0 {\n\t\tix.change(s, old, o)\n\t}\n",
+		old:  "\tix.advance(is.namespace, is.number)\n\tix.change(s, o, is)\n",
+		new:  "\tix.advance(is.namespace, is.number)\n\tif is.number%199 != 0 {\n\t\tix.change(s, o, is)\n\t}\n",
 	},
 	{
 		Name: "keep", What: "some objects that were deleted are kept",
 		file: "internal/indexer/apply.go",
-		old:  "\told, rv := s.newest.Load().object, object.Version(o.GetResourceVersion())\n\tif stale(old, o, rv) {\n",
-		new:  "\told, rv := s.newest.Load().object, object.Version(o.GetResourceVersion())\n\tif stale(old, o, rv) || rv%29 == 0 {\n",
+		old:  "\theld := s.newest.Load()\n\tif stale(s, held, is) {\n",
+		new:  "\theld := s.newest.Load()\n\tif stale(s, held, is) || is.number%29 == 0 {\n",
 	},
 	{
 		Name: "sweep", What: "what was deleted unseen is kept", Faults: true,
@@ -48,7 +48,7 @@ var Mutants = []Mutant{
 		Name: "twice", What: "some updates are told twice",
 		file: "internal/indexer/apply.go",
 		old:  "\tix.account(o, 1)\n\tix.account(old, -1)\n\tix.reindex(s, old, o, true, true)\n",
-		new:  "\tif object.Version(o.GetResourceVersion())%199 == 0 {\n\t\tix.events = append(ix.events, ix.events[len(ix.events)-1])\n\t}\n\tix.account(o, 1)\n\tix.account(old, -1)\n\tix.reindex(s, old, o, true, true)\n",
+		new:  "\tif is.number%199 == 0 {\n\t\tix.events = append(ix.events, ix.events[len(ix.events)-1])\n\t}\n\tix.account(o, 1)\n\tix.account(old, -1)\n\tix.reindex(s, old, o, true, true)\n",
 	},
 }
 

@@ -42,7 +42,8 @@ func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
 		acting.Go(func() error { return churn.run(busy, s.random(fmt.Sprint("churn ", i)), s.options.Rate/hands) })
 	}
 	s.log.Info("things happen")
-	if sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
+	// Who looks for the first mismatch does not ask what the server takes.
+	if !s.options.UntilFound && sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
 		resume := churn.pause()
 		s.log.Info("all is quiet, to see what the server takes")
 		if err := churn.restore(ctx); err != nil {
@@ -78,8 +79,9 @@ func (s *soak) finish(ctx context.Context, churn *churn) error {
 		return err
 	}
 	record := s.report.fault("none: at the end")
-	if err := s.recover(ctx, func(who string, took time.Duration) { s.report.recovered(record, who, took) }); err != nil {
-		return err
+	fast, slow := s.report.readers()
+	if s.recover(ctx, append(fast, slow...), s.truth.newest(), time.Now(), record); ctx.Err() != nil {
+		return ctx.Err()
 	}
 	s.report.setFinal(s.settled(ctx, allowance(s.report.baseline)))
 	return nil

@@ -39,7 +39,8 @@ func (s *soak) readers(ctx context.Context, group *errgroup.Group) error {
 		{"widgets", widgets, nil, false},
 		{"widgets, comes and goes", widgets, often(time.Second, 8*time.Second), false},
 	} {
-		c := &sse{replay: newReplay("server-sent events", e.name, e.r, s.truth, s.report), soak: s, stay: e.stay, slow: e.slow}
+		c := &sse{replay: newReplay("server-sent events", e.name, e.r, s.truth, s.report), soak: s, stay: e.stay}
+		c.slow = e.slow
 		group.Go(func() error { return c.run(ctx) })
 	}
 	for _, e := range []struct {
@@ -56,7 +57,8 @@ func (s *soak) readers(ctx context.Context, group *errgroup.Group) error {
 		{"widgets", widgets, false, false, false},
 		{"widgets, streamed list", widgets, true, true, false},
 	} {
-		c := &kubeWatch{replay: newReplay("Kubernetes watch", e.name, e.r, s.truth, s.report), soak: s, metadata: e.metadata, initial: e.initial, slow: e.slow}
+		c := &kubeWatch{replay: newReplay("Kubernetes watch", e.name, e.r, s.truth, s.report), soak: s, metadata: e.metadata, initial: e.initial}
+		c.slow = e.slow
 		group.Go(func() error { return c.run(ctx) })
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}})

@@ -18,6 +18,7 @@ type replay struct {
 	name     string
 	resource resource
 	kind     string // of subscriber, for the report
+	slow     bool   // takes its time
 
 	truth  *truth
 	report *Report

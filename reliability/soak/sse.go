@@ -20,7 +20,6 @@ type sse struct {
 	*replay
 	soak *soak
 	stay func() time.Duration
-	slow bool
 
 	id string
 }
