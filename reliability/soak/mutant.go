@@ -50,6 +50,12 @@ var Mutants = []Mutant{
 		old:  "\tix.account(o, 1)\n\tix.account(old, -1)\n\tix.reindex(s, old, o, true, true)\n",
 		new:  "\tif is.number%199 == 0 {\n\t\tix.events = append(ix.events, ix.events[len(ix.events)-1])\n\t}\n\tix.account(o, 1)\n\tix.account(old, -1)\n\tix.reindex(s, old, o, true, true)\n",
 	},
+	{
+		Name: "gap", What: "who resumes from before what is known is told what happens from there on",
+		file: "internal/changelog/changelog.go",
+		old:  "\tif p.ResourceVersion == 0 || resourceVersion < p.ResourceVersion {\n\t\treturn nil, false\n",
+		new:  "\tif p.ResourceVersion == 0 || resourceVersion < p.ResourceVersion {\n\t\treturn p, p.ResourceVersion != 0\n",
+	},
 }
 
 // MutantNames are the names of all, to choose from.
