@@ -1,0 +1,6 @@
+//go:build !unix
+
+package load
+
+// processorTime is not known here.
+func processorTime() float64 { return 0 }
