@@ -1,10 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -65,39 +67,74 @@ func Knee(results []Result) string {
 	return "No step was too much."
 }
 
-// Picture draws how long changes took to be delivered, by what there was to
-// deliver a second, as SVG.
+var (
+	blue   = color.RGBA{R: 0x2b, G: 0x6c, B: 0xb0, A: 0xff}
+	orange = color.RGBA{R: 0xdd, G: 0x8a, B: 0x1b, A: 0xff}
+	red    = color.RGBA{R: 0xb8, G: 0x32, B: 0x2a, A: 0xff}
+)
+
+// Picture draws, as SVG, how long changes took to be delivered by what there was to
+// deliver a second, and the server's memory by how many watches there were.
 func Picture(w io.Writer, results []Result) error {
-	p := plot.New()
-	p.Title.Text = "From a change to its delivery"
-	p.X.Label.Text = "events delivered a second"
-	p.Y.Label.Text = "milliseconds"
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Add(plotter.NewGrid())
+	latency := plot.New()
+	latency.Title.Text = "From a change to its delivery"
+	latency.X.Label.Text = "events delivered a second"
+	latency.Y.Label.Text = "milliseconds"
+	latency.Y.Scale, latency.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	latency.X.Min = 0
+	latency.Legend.Top, latency.Legend.Left = true, true
+	latency.Add(plotter.NewGrid())
 	for _, line := range []struct {
 		name  string
 		color color.RGBA
 		of    func(Result) time.Duration
 	}{
-		{"half of them", color.RGBA{R: 0x2b, G: 0x6c, B: 0xb0, A: 0xff}, func(r Result) time.Duration { return r.Latency.P50 }},
-		{"95 %", color.RGBA{R: 0xdd, G: 0x8a, B: 0x1b, A: 0xff}, func(r Result) time.Duration { return r.Latency.P95 }},
-		{"99 %", color.RGBA{R: 0xb8, G: 0x32, B: 0x2a, A: 0xff}, func(r Result) time.Duration { return r.Latency.P99 }},
+		{"half of them", blue, func(r Result) time.Duration { return r.Latency.P50 }},
+		{"95 %", orange, func(r Result) time.Duration { return r.Latency.P95 }},
+		{"99 %", red, func(r Result) time.Duration { return r.Latency.P99 }},
 	} {
-		points := make(plotter.XYs, 0, len(results))
+		var points plotter.XYs
 		for _, r := range results {
 			points = append(points, plotter.XY{X: r.Delivered, Y: math.Max(0.01, float64(line.of(r).Microseconds())/1000)})
 		}
-		drawn, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", line.name, err)
+		slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+		if err := add(latency, line.name, line.color, points); err != nil {
+			return err
 		}
-		drawn.Color, dots.Color, dots.Shape = line.color, line.color, draw.CircleGlyph{}
-		p.Add(drawn, dots)
-		p.Legend.Add(line.name, drawn, dots)
 	}
-	canvas := vgsvg.New(16*vg.Centimeter, 9*vg.Centimeter)
-	p.Draw(draw.New(canvas))
+
+	memory := plot.New()
+	memory.Title.Text = "Memory of the server"
+	memory.X.Label.Text = "open watches"
+	memory.Y.Label.Text = "MB resident"
+	memory.X.Min, memory.Y.Min = 0, 0
+	memory.Add(plotter.NewGrid())
+	var points plotter.XYs
+	for _, r := range results {
+		points = append(points, plotter.XY{X: float64(r.Open), Y: float64(r.RSS) / 1e6})
+	}
+	if err := add(memory, "", blue, points); err != nil {
+		return err
+	}
+
+	canvas := vgsvg.New(16*vg.Centimeter, 15*vg.Centimeter)
+	whole := draw.New(canvas)
+	latency.Draw(draw.Crop(whole, 0, 0, 6*vg.Centimeter, 0))
+	memory.Draw(draw.Crop(whole, 0, 0, 0, -9.5*vg.Centimeter))
 	_, err := canvas.WriteTo(w)
 	return err
+}
+
+// add draws points, and a line through them.
+func add(p *plot.Plot, name string, color color.Color, points plotter.XYs) error {
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", p.Title.Text, err)
+	}
+	line.Color, dots.Color, dots.Shape = color, color, draw.CircleGlyph{}
+	p.Add(line, dots)
+	if name != "" {
+		p.Legend.Add(name, line, dots)
+	}
+	return nil
 }
