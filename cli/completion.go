@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 // completionPatience is how long a shell waits for a completion from a cluster.

@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -77,12 +78,12 @@ func newIndiscreet(t *testing.T, cluster *demo.Cluster) *indiscreet {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
 	s := &indiscreet{}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind := s.broken.Load()
 		if kind == 0 && strings.HasSuffix(r.URL.Path, "/pods") {
-			kind = 1 // which are never mirrored
+			kind = 2 // which are never mirrored
 		}
 		// A success is not looked into.
 		if kind == 3 {
@@ -226,9 +227,9 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
 	s := w.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--passthrough", "--write-kubeconfig", written, "--resource", "secrets", "--resource", "pods", "--resource", "*")
-	var log []string
-	for len(log) == 0 || !strings.Contains(log[len(log)-1], "fingerprint") {
-		log = append(log, s.remark())
+	var logged []string
+	for len(logged) == 0 || !strings.Contains(logged[len(logged)-1], "fingerprint") {
+		logged = append(logged, s.remark())
 	}
 	served, err := clientcmd.BuildConfigFromFlags("", written)
 	if err != nil {
@@ -302,17 +303,17 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	for again := false; !again; {
 		line := s.remark()
-		log = append(log, line)
+		logged = append(logged, line)
 		again = strings.Contains(line, "will try again")
 	}
 	s.stop()
 	for line := range s.stderr {
-		log = append(log, line)
+		logged = append(logged, line)
 	}
 
 	klog.Flush()
-	log = append(log, strings.Split(warnings.String(), "\n")...)
-	for _, line := range log {
+	logged = append(logged, strings.Split(warnings.String(), "\n")...)
+	for _, line := range logged {
 		c.note("the log", line)
 		if !strings.HasPrefix(line, "time=20") && !strings.Contains(line, `warnings.go:107] "Warning: `) && strings.Contains(line, "forged") {
 			t.Errorf("a line of the log is %q", line)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/cli/internal/diff"
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 // news is one event as it is to be printed.

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 // printObjects writes objects as JSON or YAML: one by itself, or a List, as

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 
 	// kubeconfig users that log in through plugins
 	_ "k8s.io/client-go/plugin/pkg/client/auth"

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 // screen writes a command's output, remarks and progress without mixing them up.

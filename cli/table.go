@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 	"github.com/tidings-io/tidings/kubeapi/table"
 )
 

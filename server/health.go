@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidings-io/tidings/internal/plain"
 	"github.com/tidings-io/tidings/mirror"
 )
 
@@ -92,7 +93,7 @@ func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, c
 			b.WriteString("\n")
 		default:
 			failed = true
-			fmt.Fprintf(&b, "[-]%s failed: %s\n", c.name, strings.ReplaceAll(c.err, "\n", " "))
+			fmt.Fprintf(&b, "[-]%s failed: %s\n", c.name, plain.Line(c.err))
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 // Op is what happened to a field; it is the sign that its line begins with.

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tidings-io/tidings/cli/internal/plain"
+	"github.com/tidings-io/tidings/internal/plain"
 )
 
 const (
