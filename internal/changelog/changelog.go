@@ -42,6 +42,23 @@ type Batch[E any] struct {
 	Kind   Kind
 	// End is the position after the last event.
 	End *Position[E]
+
+	detached atomic.Pointer[Batch[E]]
+}
+
+// Detached is the batch for those who must not keep what follows it: its End does
+// not lead on into the log. It is the same for all who ask.
+func (b *Batch[E]) Detached() *Batch[E] {
+	if d := b.detached.Load(); d != nil {
+		return d
+	}
+	b.detached.CompareAndSwap(nil, &Batch[E]{Events: b.Events, Kind: b.Kind, End: b.End.Detached()})
+	return b.detached.Load()
+}
+
+// Detached is the position without what follows it.
+func (p *Position[E]) Detached() *Position[E] {
+	return &Position[E]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq}
 }
 
 // Position is a place in the log. It keeps what follows it alive, and nothing

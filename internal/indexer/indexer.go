@@ -92,6 +92,7 @@ type Stats struct {
 type Indexer[T object.Object] struct {
 	slots   *xsync.Map[string, *slot[T]]
 	log     *changelog.Log[Event[T]]
+	relay   changelog.Relay[Event[T]]
 	current atomic.Pointer[Moment[T]]
 	size    func(T) int
 	same    func(old, new T) bool
@@ -214,6 +215,9 @@ func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T
 	defer ix.writer.Unlock()
 	return ix.log.Since(resourceVersion)
 }
+
+// Relay waits for news of the log on behalf of those who do not do so themselves.
+func (ix *Indexer[T]) Relay() *changelog.Relay[Event[T]] { return &ix.relay }
 
 // Version is the resourceVersion up to which a scope has been seen: one of
 // Options.Namespaces, or the empty string where there are none. It says too

@@ -26,11 +26,11 @@ type backlog[T object.Object] struct {
 	n      int          // events in queue or fold
 	taken  int          // events in the batch the follower has in hand
 	folded uint64
-	wake   chan struct{}
+	wake   chan struct{} // capacity 1: something was added
 }
 
 func newBacklog[T object.Object](at *position[T], seen uint64, limit func() int) *backlog[T] {
-	return &backlog[T]{limit: limit, at: at, seen: seen, within: at.ResourceVersion < seen, wake: make(chan struct{})}
+	return &backlog[T]{limit: limit, at: at, seen: seen, within: at.ResourceVersion < seen, wake: make(chan struct{}, 1)}
 }
 
 func (b *backlog[T]) stats() (waiting, folded uint64) {
@@ -45,27 +45,30 @@ func (b *backlog[T]) release() {
 	b.queue, b.fold, b.at, b.n, b.taken = nil, nil, nil, 0, 0
 }
 
-// read follows the log until ctx ends.
-func (b *backlog[T]) read(ctx context.Context) {
-	for {
-		b.mu.Lock()
-		at := b.at
-		b.mu.Unlock()
-		next, err := at.Wait(ctx)
-		if err != nil {
+// read takes in what there is.
+func (b *backlog[T]) read() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.at != nil {
+		next := b.at.Next()
+		if next == nil {
 			return
 		}
-		b.mu.Lock()
-		if b.at == at { // or else jump has taken this batch
-			b.add(next)
-		}
-		b.mu.Unlock()
+		b.add(next)
 	}
+}
+
+// where is the position that has been read up to.
+func (b *backlog[T]) where() *position[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
 }
 
 // add takes in a batch, under the lock.
 func (b *backlog[T]) add(next *batch[T]) {
 	b.at = next.End
+	next = next.Detached()
 	events := next.Events
 	if b.seen != 0 && next.Kind == changelog.Changes {
 		// What has been seen must not be folded: its end would seem to be the
@@ -78,7 +81,9 @@ func (b *backlog[T]) add(next *batch[T]) {
 		events = news(events, b.seen)
 	}
 	b.seen, b.within = 0, false
-	next = &batch[T]{Events: events, Kind: next.Kind, End: detached(next.End)}
+	if len(events) != len(next.Events) {
+		next = &batch[T]{Events: events, Kind: next.Kind, End: next.End}
+	}
 	if b.fold == nil && b.n+len(next.Events) <= b.limit() {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)
@@ -95,11 +100,13 @@ func (b *backlog[T]) add(next *batch[T]) {
 		b.n = b.fold.len()
 		b.folded += uint64(before - b.n)
 	}
-	close(b.wake)
-	b.wake = make(chan struct{})
+	select {
+	case b.wake <- struct{}{}:
+	default: // it has been said
+	}
 }
 
-// ready is closed when something is added.
+// ready can be received from when something was added.
 func (b *backlog[T]) ready() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +143,7 @@ func (b *backlog[T]) take() *batch[T] {
 
 // takeFold hands over the fold as a batch, under the lock.
 func (b *backlog[T]) takeFold() *batch[T] {
-	next := b.fold.batch(detached(b.at))
+	next := b.fold.batch(b.at.Detached())
 	b.fold, b.n, b.taken = nil, 0, len(next.Events)
 	return next
 }
@@ -168,9 +175,4 @@ func (b *backlog[T]) jump(ix *indexer.Indexer[T]) (*indexer.View[T], *batch[T]) 
 		waiting = b.takeFold()
 	}
 	return now.View, waiting
-}
-
-// detached is a position that does not keep what follows it.
-func detached[T object.Object](p *position[T]) *position[T] {
-	return &position[T]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq}
 }

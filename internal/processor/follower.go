@@ -153,7 +153,7 @@ func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *posi
 	}
 	if limit != nil {
 		f.backlog = newBacklog(at, seen, limit)
-		f.position.Store(detached(at))
+		f.position.Store(at.Detached())
 	}
 	return f
 }
@@ -240,16 +240,7 @@ func (f *Follower[T]) Run(ctx context.Context, drain bool, yield func(Event[T]) 
 	}
 	defer func() { f.delivered.Store(f.count) }()
 	if f.backlog != nil {
-		reading, stop := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			f.backlog.read(reading)
-		}()
-		defer func() {
-			stop()
-			<-done
-		}()
+		defer f.ix.Relay().Join(f.backlog.where(), f.backlog.read)()
 	}
 	if f.opts.Resync > 0 && f.next.IsZero() {
 		f.next = time.Now().Add(f.opts.Resync)
