@@ -293,8 +293,10 @@ func (es *eventSource) close() {
 }
 
 // next reads the stream as the HTML standard says, up to a message, or io.EOF
-// and its like where the stream ends.
+// and its like where the stream ends. It fails if nothing comes for a minute, in
+// which whatever there is to wait for comes.
 func (es *eventSource) next() (message, error) {
+	defer time.AfterFunc(time.Minute, es.cancel).Stop()
 	var m message
 	id, data := es.lastID, []string{}
 	for {

@@ -203,7 +203,7 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 		}
 		w.expect("SYNCED")
 	}
-	streams := map[string]io.ReadCloser{}
+	streams := map[string]*openWatch{}
 	for who, token := range map[string]string{"without the right": right, "gone": gone} {
 		for how, header := range map[string][]string{"over HTTP": nil, "over a WebSocket": r.handshake()} {
 			streams[who+", "+how] = r.watchAs(token, "/api/v1/namespaces/"+ns+"/configmaps?watch=true", header...)
@@ -225,7 +225,7 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 	for who, w := range streams {
 		late := time.AfterFunc(30*time.Second, func() {
 			t.Errorf("the watch of who is %s goes on", who)
-			w.Close()
+			w.end()
 		})
 		_, _ = io.Copy(io.Discard, w)
 		late.Stop()
@@ -241,12 +241,16 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 	}
 }
 
-// watchAs opens a watch of the Kubernetes API and reads the beginning of the
-// first event.
-func (r *rig) watchAs(token, path string, header ...string) io.ReadCloser {
+// openWatch is a watch of the Kubernetes API.
+type openWatch struct {
+	io.Reader
+	end func()
+}
+
+// watchAs opens a watch and reads the beginning of the first event.
+func (r *rig) watchAs(token, path string, header ...string) *openWatch {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	r.must(err)
 	for i := 0; i < len(header); i += 2 {
@@ -255,11 +259,15 @@ func (r *rig) watchAs(token, path string, header ...string) io.ReadCloser {
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := r.client.Do(req)
 	r.must(err)
-	r.Cleanup(func() { resp.Body.Close() })
-	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil || resp.StatusCode >= 300 {
+	w := &openWatch{Reader: resp.Body, end: func() {
+		cancel()
+		resp.Body.Close() // which is the connection of a WebSocket
+	}}
+	r.Cleanup(w.end)
+	if _, err := io.ReadFull(w, make([]byte, 10)); err != nil || resp.StatusCode >= 300 {
 		r.Fatalf("%s: %s, %v", path, resp.Status, err)
 	}
-	return resp.Body
+	return w
 }
 
 // eventSourceAs is an eventSource with a token.
