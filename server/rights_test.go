@@ -223,7 +223,7 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 		}
 	}
 	for who, w := range streams {
-		late := time.AfterFunc(30*time.Second, func() {
+		late := time.AfterFunc(time.Until(begun.Add(30*time.Second)), func() {
 			t.Errorf("the watch of who is %s goes on", who)
 			w.end()
 		})
