@@ -70,9 +70,20 @@ func (l *leaks) ask(method, path, accept, token string) int {
 	return code
 }
 
-// told is the status of an answer and what it says, to whom no canary may be told
-// unless it is the administrator. A watch that is answered is read for a moment.
+// told is the status of an answer in which no canary is, and what it says. The
+// administrator may be told canaries.
 func (l *leaks) told(method, path, token string, header ...string) (int, string) {
+	code, said := l.answered(method, path, token, header...)
+	for _, c := range l.canaries {
+		if token != "admin-token" && strings.Contains(said, c) {
+			l.Errorf("%s %s as %q, %s: %d tells %s", method, path, token, header, code, c)
+		}
+	}
+	return code, said
+}
+
+// answered is the status and all of an answer. A watch is read for a moment.
+func (l *leaks) answered(method, path, token string, header ...string) (int, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, l.url+path, strings.NewReader(""))
@@ -103,13 +114,7 @@ func (l *leaks) told(method, path, token string, header ...string) (int, string)
 		l.Errorf("%s %s: %v", method, path, err)
 	}
 	l.requests.Add(1)
-	said := fmt.Sprint(resp.Header) + string(body)
-	for _, c := range l.canaries {
-		if token != "admin-token" && strings.Contains(said, c) {
-			l.Errorf("%s %s as %q, %s: %d tells %s", method, path, token, header, resp.StatusCode, c)
-		}
-	}
-	return resp.StatusCode, said
+	return resp.StatusCode, fmt.Sprint(resp.Header) + string(body)
 }
 
 // Nobody who lacks the right is told a byte of an object: on no route there is,

@@ -43,12 +43,17 @@ func TestNothingLeaksOverWebSockets(t *testing.T) {
 						if accept == "*/*" && code != http.StatusSwitchingProtocols {
 							t.Errorf("%s: %d", path, code)
 						}
+						protocol := func(token string) []string { // as a page says it
+							return l.handshake("Accept", accept, "Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io."+base64.RawURLEncoding.EncodeToString([]byte(token))+", base64.binary.k8s.io")
+						}
+						if by, _ := l.answered(http.MethodGet, path, "", protocol("admin-token")...); by != code {
+							t.Errorf("%s as the administrator by subprotocol, %s: %d and not %d", path, accept, by, code)
+						}
 						for token, want := range callers {
 							if code, _ := l.told(http.MethodGet, path, token, l.handshake("Accept", accept)...); code != want {
 								t.Errorf("%s as %q, %s: %d", path, token, accept, code)
 							}
-							protocol := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token)) + ", base64.binary.k8s.io"
-							if code, _ := l.told(http.MethodGet, path, "", l.handshake("Accept", accept, "Sec-WebSocket-Protocol", protocol)...); code != want {
+							if code, _ := l.told(http.MethodGet, path, "", protocol(token)...); code != want {
 								t.Errorf("%s as %q by subprotocol, %s: %d", path, token, accept, code)
 							}
 						}
