@@ -138,6 +138,13 @@ func (c *churn) mustWrite(name string) (version string) {
 	return version
 }
 
+// delete deletes an object, if the API server lets it.
+func (c *churn) delete(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(name)
+}
+
 func (c *churn) remove(name string) {
 	code, _, err := c.api.try(http.MethodDelete, c.path+"/"+name, "")
 	if err != nil || code >= 300 && code != http.StatusNotFound {

@@ -90,7 +90,7 @@ var clusterRows = []*row{
 				r.churn.halt(false)
 			}}
 		}},
-	{Fault: "right taken away and given back", While: listing, Waits: informer.Refused, Error: `User "[a-z0-9-]+" cannot list resource "configmaps"|is forbidden`, SetUp: (*rig).limited, With: (*rig).withoutRights},
+	{Fault: "right taken away and given back", While: listing, Waits: informer.Refused, Reads: "403 Forbidden", Error: `User "[a-z0-9-]+" cannot list resource "configmaps"|is forbidden`, SetUp: (*rig).limited, With: (*rig).withoutRights},
 	{Fault: "right taken away and given back", While: watching, Waits: informer.Denied, Error: `cannot watch resource "configmaps"|is forbidden`, SetUp: (*rig).limited, With: (*rig).withoutRights},
 	{Fault: "token expired, then replaced in its file", While: watching, Waits: informer.Denied, Error: "Unauthorized", SetUp: (*rig).tokens, With: (*rig).withoutToken},
 }

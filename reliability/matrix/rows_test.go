@@ -188,13 +188,18 @@ var answerRows = []*row{
 	})},
 	{Fault: "503", While: listing, Errors: 2, Error: "unable to handle the request", Inject: both(faultproxy.Status(unavailable))},
 	{Fault: "503", While: watching, Errors: 2, Error: "unable to handle the request", Inject: both(faultproxy.Status(unavailable))},
+	{Fault: "503 for ten seconds", While: watching, Errors: 2, Error: "unable to handle the request", Most: 12, Inject: func(l *line) injected {
+		i, begun := both(faultproxy.Status(unavailable))(l), time.Now()
+		i.hit = func() bool { return time.Since(begun) > 10*time.Second }
+		return i
+	}},
 	{Fault: "500", While: listing, Errors: 2, Error: "etcdserver: leader changed", Inject: both(faultproxy.Status(internal))},
 	{Fault: "500", While: watching, Errors: 2, Error: "etcdserver: leader changed", Inject: both(faultproxy.Status(internal))},
 	{Fault: "409", While: listing, Errors: 2, Error: "etcdserver: leader changed", Inject: both(faultproxy.Status(conflict))},
 	{Fault: "409", While: watching, Errors: 2, Error: "etcdserver: leader changed", Inject: both(faultproxy.Status(conflict))},
-	{Fault: "401", While: listing, Waits: informer.Refused, Error: "Unauthorized; check the credentials of the kubeconfig", Inject: both(faultproxy.Status(unknown))},
+	{Fault: "401", While: listing, Waits: informer.Refused, Reads: "502 Unauthorized", Error: "Unauthorized; check the credentials of the kubeconfig", Inject: both(faultproxy.Status(unknown))},
 	{Fault: "401", While: watching, Errors: 2, Error: "Unauthorized", Inject: both(faultproxy.Status(unknown))},
-	{Fault: "403", While: listing, Waits: informer.Refused, Error: `is forbidden: RBAC: role not found; grant the verbs list and watch`, Inject: both(faultproxy.Status(forbidden))},
+	{Fault: "403", While: listing, Waits: informer.Refused, Reads: "403 Forbidden", Error: `is forbidden: RBAC: role not found; grant the verbs list and watch`, Inject: both(faultproxy.Status(forbidden))},
 	{Fault: "403", While: watching, Errors: 2, Error: "is forbidden: RBAC: role not found", Inject: both(faultproxy.Status(forbidden))},
 	{Fault: "410 at list", While: listing, Errors: 2, Error: "too old resource version", Inject: plain(0, faultproxy.Status(expired))},
 	{Fault: "410 at list", While: watching, Errors: 2, Error: "too old resource version", Inject: relist(plain(0, faultproxy.Status(expired)))},
