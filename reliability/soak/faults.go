@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,7 +125,13 @@ func (s *soak) breakThings(ctx context.Context, random *rand.Rand) error {
 	defer parts.Wait()
 	all := s.faults()
 	for {
-		for _, i := range random.Perm(len(all)) {
+		order := random.Perm(len(all))
+		if m := s.options.Mutant; m != nil {
+			if first := slices.IndexFunc(order, func(i int) bool { return all[i].name == m.Fault }); first >= 0 {
+				order[0], order[first] = order[first], order[0]
+			}
+		}
+		for _, i := range order {
 			if !sleep(ctx, between(random, time.Second, 4*time.Second)) {
 				return nil
 			}

@@ -12,8 +12,8 @@ import (
 type Mutant struct {
 	// Name on the command line, and What it does.
 	Name, What string
-	// Faults are needed for it to show.
-	Faults bool
+	// Fault is what it takes to show, if it takes one: then that comes first.
+	Fault string
 
 	file, old, new string
 }
@@ -39,7 +39,7 @@ var Mutants = []Mutant{
 		new:  "\theld := s.newest.Load()\n\tif stale(s, held, is) || is.number%29 == 0 {\n",
 	},
 	{
-		Name: "sweep", What: "what was deleted unseen is kept", Faults: true,
+		Name: "sweep", What: "what was deleted unseen is kept", Fault: "API server has forgotten everything",
 		file: "internal/indexer/apply.go",
 		old:  "\tchanged := ix.events\n\tix.events = nil\n\tix.sweep(list.Namespace)\n",
 		new:  "\tchanged := ix.events\n\tix.events = nil\n",

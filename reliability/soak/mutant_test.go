@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestMutantsAreFound(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
-			report, err := Run(ctx, Options{For: 3 * time.Minute, Seed: 1, Faults: mutant.Faults, Mutant: mutant, UntilFound: true})
+			report, err := Run(ctx, Options{For: 5 * time.Minute, Seed: 1, Faults: mutant.Fault != "", Mutant: mutant, UntilFound: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,6 +40,9 @@ func TestMutantsFitTheSource(t *testing.T) {
 	for _, m := range Mutants {
 		if _, err := m.overlay("../..", t.TempDir()); err != nil {
 			t.Error(err)
+		}
+		if m.Fault != "" && !slices.ContainsFunc((&soak{}).faults(), func(f fault) bool { return f.name == m.Fault }) {
+			t.Errorf("mutant %s takes a fault that there is not: %s", m.Name, m.Fault)
 		}
 	}
 	if _, err := FindMutant("none"); err == nil || !strings.Contains(err.Error(), MutantNames()) {
