@@ -31,7 +31,7 @@ func Markdown(w io.Writer, results []Result) {
 func brief(d time.Duration) string {
 	switch {
 	case d >= time.Second:
-		return fmt.Sprintf("%.2g s", d.Seconds())
+		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d >= 10*time.Millisecond:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	}

@@ -162,10 +162,13 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 	if !sleep(ctx, o.Settle) {
 		return Result{}, ctx.Err()
 	}
+	// A server that is late says late what it has used.
+	asked := time.Now()
 	before, err := server.Usage(ctx)
 	if err != nil {
 		return Result{}, err
 	}
+	between := (time.Since(asked) / 2).Seconds()
 	now := &counts{}
 	mine, begun, revision := processorTime(), time.Now(), up.revision()
 	c.counted.Store(now)
@@ -174,10 +177,12 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 	}
 	c.counted.Store(nil)
 	took, others, made := time.Since(begun).Seconds(), processorTime()-mine, up.revision()-revision
+	asked = time.Now()
 	after, err := server.Usage(ctx)
 	if err != nil {
 		return Result{}, err
 	}
+	between += took + (time.Since(asked) / 2).Seconds()
 	select {
 	case err := <-failed:
 		return Result{}, err
@@ -192,7 +197,7 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 		Latency: latencyOf(&now.delivered), Lists: latencyOf(&now.lists), ListsDone: float64(now.lists.n.Load()) / took,
 		Refused: now.refused.Load(), Broken: now.broken.Load(),
 		Heap: after.Heap, RSS: after.RSS, Goroutines: after.Goroutines,
-		CPU: (after.CPU - before.CPU) / took, Clients: others / took,
+		CPU: (after.CPU - before.CPU) / between, Clients: others / took,
 	}, nil
 }
 
