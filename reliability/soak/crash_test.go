@@ -61,11 +61,12 @@ func TestKilledServerLeavesNoGap(t *testing.T) {
 	for i := range hands {
 		group.Go(func() error { return churn.run(running, s.random(fmt.Sprint(i)), s.options.Rate/hands) })
 	}
+	soon := func() time.Duration { return 100 * time.Millisecond }
 	for _, r := range []resource{configMaps, widgets, deployments} {
-		events := &sse{replay: newReplay("server-sent events", r.plural, r, s.truth, s.report), soak: s}
+		events := &sse{replay: newReplay("server-sent events", r.plural, r, s.truth, s.report), soak: s, away: soon}
 		group.Go(func() error { return events.run(running) })
 		for _, initial := range []bool{false, true} {
-			watch := &kubeWatch{replay: newReplay("Kubernetes watch", r.plural, r, s.truth, s.report), soak: s, initial: initial}
+			watch := &kubeWatch{replay: newReplay("Kubernetes watch", r.plural, r, s.truth, s.report), soak: s, away: soon, initial: initial}
 			group.Go(func() error { return watch.run(running) })
 		}
 	}

@@ -18,8 +18,10 @@ import (
 type kubeWatch struct {
 	*replay
 	soak     *soak
-	metadata bool // only
-	initial  bool // lists by a watch (sendInitialEvents)
+	metadata bool                 // only
+	initial  bool                 // lists by a watch (sendInitialEvents)
+	drip     bool                 // reads slowly
+	away     func() time.Duration // before it comes back
 
 	version uint64 // everything up to it has been told; 0: begin anew
 }
@@ -28,7 +30,7 @@ type kubeWatch struct {
 var errExpired = errors.New("410")
 
 func (c *kubeWatch) run(ctx context.Context) error {
-	client := c.soak.client(c.slow)
+	client := c.soak.client(c.drip)
 	defer client.CloseIdleConnections()
 	random := rand.New(rand.NewPCG(c.soak.options.Seed, hash(c.name)))
 	for ctx.Err() == nil {
@@ -38,7 +40,7 @@ func (c *kubeWatch) run(ctx context.Context) error {
 			c.version = 0
 		}
 		c.soak.ended(c.kind, err)
-		sleep(ctx, between(random, 0, 500*time.Millisecond))
+		sleep(ctx, c.away())
 	}
 	return nil
 }
@@ -105,7 +107,7 @@ func (c *kubeWatch) round(ctx context.Context, client *http.Client, random *rand
 		return fmt.Errorf("%s", resp.Status)
 	}
 	var body io.Reader = resp.Body
-	if c.slow {
+	if c.drip {
 		body = &drip{r: resp.Body, ctx: stay, random: random}
 	}
 	for decoder := json.NewDecoder(body); ; {

@@ -21,44 +21,57 @@ func (s *soak) readers(ctx context.Context, group *errgroup.Group) error {
 	if err := s.library(ctx, group); err != nil {
 		return err
 	}
+	n := 0
 	often := func(least, most time.Duration) func() time.Duration {
-		random := s.random(fmt.Sprint("stay", least, most))
+		n++ // each has its own: they are asked at the same time
+		random := s.random(fmt.Sprint("stay", n))
 		return func() time.Duration { return between(random, least, most) }
 	}
+	// How long a reader is away, before it comes back.
+	away := func(long bool) func() time.Duration {
+		if long {
+			return often(10*time.Second, 50*time.Second)
+		}
+		return often(0, 500*time.Millisecond)
+	}
 	for _, e := range []struct {
-		name string
-		r    resource
-		stay func() time.Duration
-		slow bool
+		name       string
+		r          resource
+		stay       func() time.Duration
+		slow, away bool
 	}{
-		{"pods", pods, nil, false},
-		{"pods, comes and goes", pods, often(time.Second, 15*time.Second), false},
-		{"config maps, slow", configMaps, nil, true},
-		{"config maps, comes and goes", configMaps, often(time.Second, 10*time.Second), false},
-		{"deployments", deployments, often(10*time.Second, 60*time.Second), false},
-		{"widgets", widgets, nil, false},
-		{"widgets, comes and goes", widgets, often(time.Second, 8*time.Second), false},
+		{"pods", pods, nil, false, false},
+		{"pods, comes and goes", pods, often(time.Second, 15*time.Second), false, false},
+		{"config maps, slow", configMaps, nil, true, false},
+		{"config maps, comes and goes", configMaps, often(time.Second, 10*time.Second), false, false},
+		{"config maps, away for long", configMaps, often(time.Second, 5*time.Second), false, true},
+		{"pods, away for long", pods, often(time.Second, 5*time.Second), false, true},
+		{"deployments", deployments, often(10*time.Second, 60*time.Second), false, false},
+		{"widgets", widgets, nil, false, false},
+		{"widgets, comes and goes", widgets, often(time.Second, 8*time.Second), false, false},
 	} {
-		c := &sse{replay: newReplay("server-sent events", e.name, e.r, s.truth, s.report), soak: s, stay: e.stay}
-		c.slow = e.slow
+		c := &sse{replay: newReplay("server-sent events", e.name, e.r, s.truth, s.report), soak: s, stay: e.stay, away: away(e.away), drip: e.slow}
+		c.slow = e.slow || e.away
 		group.Go(func() error { return c.run(ctx) })
 	}
 	for _, e := range []struct {
-		name                    string
-		r                       resource
-		metadata, initial, slow bool
+		name                          string
+		r                             resource
+		metadata, initial, slow, away bool
 	}{
-		{"pods", pods, false, false, false},
-		{"pods, streamed list", pods, true, true, false},
-		{"config maps", configMaps, true, false, false},
-		{"config maps, slow", configMaps, false, false, true},
-		{"config maps, streamed list, slow", configMaps, false, true, true},
-		{"replica sets", replicaSets, true, true, false},
-		{"widgets", widgets, false, false, false},
-		{"widgets, streamed list", widgets, true, true, false},
+		{"pods", pods, false, false, false, false},
+		{"pods, streamed list", pods, true, true, false, false},
+		{"config maps", configMaps, true, false, false, false},
+		{"config maps, slow", configMaps, false, false, true, false},
+		{"config maps, streamed list, slow", configMaps, false, true, true, false},
+		{"config maps, away for long", configMaps, false, false, false, true},
+		{"pods, away for long", pods, true, false, false, true},
+		{"replica sets", replicaSets, true, true, false, false},
+		{"widgets", widgets, false, false, false, false},
+		{"widgets, streamed list", widgets, true, true, false, false},
 	} {
-		c := &kubeWatch{replay: newReplay("Kubernetes watch", e.name, e.r, s.truth, s.report), soak: s, metadata: e.metadata, initial: e.initial}
-		c.slow = e.slow
+		c := &kubeWatch{replay: newReplay("Kubernetes watch", e.name, e.r, s.truth, s.report), soak: s, metadata: e.metadata, initial: e.initial, away: away(e.away), drip: e.slow}
+		c.slow = e.slow || e.away
 		group.Go(func() error { return c.run(ctx) })
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}})

@@ -20,12 +20,14 @@ type sse struct {
 	*replay
 	soak *soak
 	stay func() time.Duration
+	away func() time.Duration // before it comes back
+	drip bool                 // reads slowly
 
 	id string
 }
 
 func (c *sse) run(ctx context.Context) error {
-	client := c.soak.client(c.slow)
+	client := c.soak.client(c.drip)
 	defer client.CloseIdleConnections()
 	random := rand.New(rand.NewPCG(c.soak.options.Seed, hash(c.name)))
 	for ctx.Err() == nil {
@@ -36,7 +38,7 @@ func (c *sse) run(ctx context.Context) error {
 		err := c.watch(stay, client, random)
 		cancel()
 		c.soak.ended(c.kind, err)
-		sleep(ctx, between(random, 0, 500*time.Millisecond))
+		sleep(ctx, c.away())
 	}
 	return nil
 }
@@ -65,7 +67,7 @@ func (c *sse) watch(ctx context.Context, client *http.Client, random *rand.Rand)
 		return fmt.Errorf("%s", resp.Status)
 	}
 	var body io.Reader = resp.Body
-	if c.slow {
+	if c.drip {
 		body = &drip{r: resp.Body, ctx: ctx, random: random}
 	}
 	lines := bufio.NewReaderSize(body, 64<<10)
