@@ -186,9 +186,9 @@ func (r *Report) Markdown(w io.Writer) {
 	}
 	fmt.Fprint(w, "\n## Mismatches\n")
 	for i, m := range r.mismatches {
-		if i == 10 {
-			fmt.Fprintf(w, "\nand %d more\n", len(r.mismatches)-i)
-			break
+		if i >= 10 { // in short
+			fmt.Fprintf(w, "\n- %s: %s %.300s\n", m.After.Round(time.Millisecond), m.Who, m.What)
+			continue
 		}
 		fmt.Fprintf(w, "\n### %s: %s\n\n%s\n\nThe last fault: %s. The last events it was told:\n\n", m.After.Round(time.Millisecond), m.Who, m.What, m.Fault)
 		for _, e := range m.Events[max(0, len(m.Events)-40):] {
