@@ -205,12 +205,14 @@ func (r *rig) serve() *line {
 	})
 	l.status = func() informer.Status {
 		for _, c := range m.Status().Clusters {
-			for _, res := range c.Resources {
-				if res.Err != nil && res.LastError == nil {
-					res.Status.LastError, res.Status.LastErrorTime = res.Err, time.Unix(1, 0)
-				}
-				return res.Status
+			if len(c.Resources) == 0 {
+				continue
 			}
+			res := c.Resources[0]
+			if res.Err != nil && res.LastError == nil {
+				res.Status.LastError, res.Status.LastErrorTime = res.Err, time.Unix(1, 0)
+			}
+			return res.Status
 		}
 		return informer.Status{Phase: informer.Stopped}
 	}
