@@ -126,7 +126,10 @@ func endOfList(version string) *corev1.Pod {
 
 // watchLine is an event of a watch as it is sent in JSON.
 func watchLine(kind string, o runtime.Object) ([]byte, error) {
-	b, err := json.Marshal(map[string]any{"type": kind, "object": o})
+	b, err := json.Marshal(struct { // in the order in which API servers have it
+		Type   string `json:"type"`
+		Object any    `json:"object"`
+	}{kind, o})
 	return append(b, '\n'), err
 }
 

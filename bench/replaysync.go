@@ -35,7 +35,7 @@ var replaySync = line{
 		{7, "the same, CPU s", "first sync: CPU s", "tidings, typed", "", timesAtMost(1)},
 		{7, "first sync of 100,000 pods from stored bytes, compact, wall s", "first sync: wall s", "tidings, compact", "", timesAtMost(0.7)},
 		{7, "the same, CPU s", "first sync: CPU s", "tidings, compact", "", timesAtMost(1)},
-		{7, "first sync of 100,000 pods from stored bytes, raw (what the server keeps; JSON), wall s", "first sync: wall s", "tidings, raw", "", timesAtMost(0.3)},
+		{7, "first sync of 100,000 pods from stored bytes, raw (the JSON as it was sent), wall s", "first sync: wall s", "tidings, raw", "", timesAtMost(0.3)},
 		{7, "the same, CPU s", "first sync: CPU s", "tidings, raw", "", timesAtMost(0.3)},
 		{8, "relist of 100,000 pods with 1 % changed, typed, CPU s", "relist: CPU s", "tidings, typed", "", timesAtMost(0.1)},
 		{8, "the same, MB allocated", "relist: MB allocated", "tidings, typed", "", target{}},
