@@ -32,7 +32,7 @@ const (
 	// does not take all there is of the processor, and they are not told later than
 	// if it did.
 	moment       = time.Millisecond
-	momentOfEach = 20 * time.Microsecond
+	momentOfEach = 40 * time.Microsecond
 	mostMoment   = 50 * time.Millisecond
 	// sendAt is how much waits at most.
 	sendAt = 32 << 10
