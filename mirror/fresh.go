@@ -85,15 +85,19 @@ func (k *keeper) version() uint64 {
 // latest waits until the mirror has everything the cluster had when latest was
 // called.
 func (k *keeper) latest(ctx context.Context) error {
-	ask := &k.fresh.asks
-	if _, objects := k.informer.Seen(); objects <= askByProof {
-		ask = &k.fresh.proofs
-	}
-	version, err := ask.do(ctx)
+	version, err := k.newestVersion(ctx)
 	if err != nil {
 		return err
 	}
 	return k.reach(ctx, version)
+}
+
+// newestVersion is the one that the cluster is at.
+func (k *keeper) newestVersion(ctx context.Context) (uint64, error) {
+	if _, objects := k.informer.Seen(); objects <= askByProof {
+		return k.fresh.proofs.do(ctx)
+	}
+	return k.fresh.asks.do(ctx)
 }
 
 // reach waits until the mirror has a version that the cluster has.

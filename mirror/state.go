@@ -59,12 +59,38 @@ const tooLargePatience = 3 * time.Second
 // is too old, [*TooLargeError]s, or the context's.
 func (m *Mirror) State(ctx context.Context, q Query, match Match, version uint64) (*State, error) {
 	if match == Latest {
-		return race(ctx, liveList, func(ctx context.Context) (*State, error) { return m.state(ctx, q, match, version) },
-			func(ctx context.Context) (*State, error) {
-				return tryLive(q.member, func() (*State, error) { return m.liveState(ctx, q) })
-			}, (*State).Release)
+		return m.latestState(ctx, q)
 	}
 	return m.state(ctx, q, match, version)
+}
+
+// latestState is State for [Latest]. What there is to race against is the proof
+// alone: as long as the cluster has not said which version it is at it has enough
+// to do, and would not be quicker to list.
+func (m *Mirror) latestState(ctx context.Context, q Query) (*State, error) {
+	k, err := m.at(ctx, q, Any, 0)
+	if err != nil {
+		return nil, err
+	}
+	limited, stop := either(ctx, k.ctx)
+	version, err := k.newestVersion(limited)
+	stop()
+	switch {
+	case err != nil:
+		return m.state(ctx, q, Latest, 0) // asks once more, and says what is wrong
+	case k.version() >= version:
+		return m.state(ctx, q, Any, 0)
+	}
+	return race(ctx, liveList, func(ctx context.Context) (*State, error) {
+		limited, stop := either(ctx, k.ctx)
+		defer stop()
+		if err := k.reach(limited, version); err != nil {
+			return nil, err
+		}
+		return m.state(ctx, q, Any, 0)
+	}, func(ctx context.Context) (*State, error) {
+		return tryLive(q.member, func() (*State, error) { return m.liveState(ctx, q) })
+	}, (*State).Release)
 }
 
 // few says that the query is about few objects of many, so that the cluster may
