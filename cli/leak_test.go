@@ -24,7 +24,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,6 +36,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tidings-io/tidings/demo"
+	"github.com/tidings-io/tidings/internal/logbook"
 )
 
 // Everything that must stay where it is has hush in it, everything that is to
@@ -134,24 +134,6 @@ func clientKey(t *testing.T) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
-// logbook is written to from several goroutines.
-type logbook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // caller asks the server under test.
 type caller struct {
 	*testing.T
@@ -211,7 +193,7 @@ func TestNothingLeaks(t *testing.T) {
 	if _, err := cluster.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"password": []byte(content)}}); err != nil {
 		t.Fatal(err)
 	}
-	var warnings logbook // of client-go, which logs by klog
+	var warnings logbook.Book // of client-go, which logs by klog
 	klog.LogToStderr(false)
 	klog.SetOutput(&warnings)
 	t.Cleanup(func() { klog.SetOutput(io.Discard) })

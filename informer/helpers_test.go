@@ -18,6 +18,7 @@ import (
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/logbook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ type rig struct {
 	ctx    context.Context
 	server *demo.Cluster
 	conn   *cluster.Cluster
-	log    *logbook
+	log    *logbook.Book
 }
 
 // inBubble runs a test in a synctest bubble, where time passes only while
@@ -49,7 +50,7 @@ func inBubble(t *testing.T, opts demo.Options, test func(*rig)) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		test(&rig{T: t, ctx: ctx, server: server, conn: conn, log: &logbook{}})
+		test(&rig{T: t, ctx: ctx, server: server, conn: conn, log: &logbook.Book{}})
 	})
 }
 
@@ -96,24 +97,6 @@ func (r *rig) stopAfter(inf interface{ Stop(context.Context) error }) {
 			r.Error(err)
 		}
 	})
-}
-
-// logbook keeps what was logged.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // diary is a handler that writes down what it is told, a line an event.

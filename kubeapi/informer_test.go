@@ -3,6 +3,7 @@ package kubeapi_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -67,15 +68,7 @@ func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a >
 func (w *witness) is(want map[string]string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.there) != len(want) {
-		return false
-	}
-	for name, version := range want {
-		if w.there[name] != version {
-			return false
-		}
-	}
-	return true
+	return maps.Equal(w.there, want)
 }
 
 // watchConfigMaps runs an unmodified informer of client-go.

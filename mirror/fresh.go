@@ -123,11 +123,11 @@ func (k *keeper) reach(ctx context.Context, version uint64) error {
 func (k *keeper) ask(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errWaited)
 	defer cancel()
-	result, err := k.fresh.source.List(ctx, source.ListOptions{Limit: 1}, func(*metav1.PartialObjectMetadata) error { return nil })
+	version, err := k.fresh.source.Latest(ctx)
 	if err != nil {
 		return 0, upstream("", err)
 	}
-	return object.Version(result.ResourceVersion), nil
+	return object.Version(version), nil
 }
 
 // prove tries to prove that nothing has happened since the mirror's newest state

@@ -167,4 +167,16 @@ func either(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
+// during runs do with a context that also ends with the keeper. If it has ended, the
+// error is its cause.
+func (k *keeper) during(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := either(ctx, k.ctx)
+	defer stop()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
 func asError(err error, target **Error) bool { return errors.As(err, target) }

@@ -20,10 +20,11 @@ func (m *Mirror) newest(ctx context.Context, q Query) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited, stop := either(ctx, k.ctx)
-	o, err := k.fresh.gets.do(limited, types.NamespacedName{Namespace: q.Namespace, Name: q.Name})
-	stop()
-	if err == nil {
+	var o *Object
+	if err := k.during(ctx, func(ctx context.Context) (err error) {
+		o, err = k.fresh.gets.do(ctx, types.NamespacedName{Namespace: q.Namespace, Name: q.Name})
+		return err
+	}); err == nil {
 		return o, nil
 	}
 	return m.find(ctx, q, Latest, 0)

@@ -72,19 +72,18 @@ func (m *Mirror) latestState(ctx context.Context, q Query) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited, stop := either(ctx, k.ctx)
-	version, err := k.newestVersion(limited)
-	stop()
-	switch {
-	case err != nil:
-		return m.state(ctx, q, Latest, 0) // asks once more, and says what is wrong
-	case k.version() >= version:
+	var version uint64
+	if err := k.during(ctx, func(ctx context.Context) (err error) {
+		version, err = k.newestVersion(ctx)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if k.version() >= version {
 		return m.state(ctx, q, Any, 0)
 	}
 	return race(ctx, liveList, func(ctx context.Context) (*State, error) {
-		limited, stop := either(ctx, k.ctx)
-		defer stop()
-		if err := k.reach(limited, version); err != nil {
+		if err := k.during(ctx, func(ctx context.Context) error { return k.reach(ctx, version) }); err != nil {
 			return nil, err
 		}
 		return m.state(ctx, q, Any, 0)
@@ -164,17 +163,12 @@ func (m *Mirror) at(ctx context.Context, q Query, match Match, version uint64) (
 	if match == Any || match != Latest && k.version() >= version {
 		return k, nil
 	}
-	ctx, stop := either(ctx, k.ctx)
-	defer stop()
-	if match == Latest {
-		err = k.latest(ctx)
-	} else {
-		err = k.future(ctx, version)
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return k, err
+	return k, k.during(ctx, func(ctx context.Context) error {
+		if match == Latest {
+			return k.latest(ctx)
+		}
+		return k.future(ctx, version)
+	})
 }
 
 // future waits for a version that the mirror has not come to.

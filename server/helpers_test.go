@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/internal/controlplane"
+	"github.com/tidings-io/tidings/internal/logbook"
 	"github.com/tidings-io/tidings/mirror"
 	"github.com/tidings-io/tidings/server"
 )
@@ -39,7 +39,7 @@ type rig struct {
 	mirror  *mirror.Mirror
 	url     string
 	client  *http.Client
-	log     *logbook
+	log     *logbook.Book
 	stop    func() error // ends the server, as the end of the test does
 }
 
@@ -63,7 +63,7 @@ func start(tb testing.TB, o options) *rig {
 
 func serve(tb testing.TB, c *demo.Cluster, config *rest.Config, o options) *rig {
 	tb.Helper()
-	r := &rig{TB: tb, cluster: c, config: config, log: &logbook{}}
+	r := &rig{TB: tb, cluster: c, config: config, log: &logbook.Book{}}
 	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.mirror.Logger, o.server.Logger = logger, logger
 	m, err := mirror.New(o.mirror)
@@ -206,24 +206,6 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-// logbook keeps what is logged.
-type logbook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // eventSource does what a browser's EventSource does with a stream.

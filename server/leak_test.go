@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tidings-io/tidings/internal/controlplane"
+	"github.com/tidings-io/tidings/internal/logbook"
 	"github.com/tidings-io/tidings/server"
 )
 
@@ -121,7 +122,7 @@ func (l *leaks) answered(method, path, token string, header ...string) (int, str
 // in no encoding, by no method, and not when somebody who has the right was told
 // just before.
 func TestNothingLeaks(t *testing.T) {
-	var said logbook // by libraries, to klog
+	var said logbook.Book // by libraries, to klog
 	klog.LogToStderr(false)
 	klog.SetOutput(&said)
 	defer klog.LogToStderr(true)

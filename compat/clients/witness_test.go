@@ -2,6 +2,7 @@ package clients
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -96,15 +97,7 @@ func (w *witness) since(n int) []string {
 func (w *witness) is(want map[string]string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.there) != len(want) {
-		return false
-	}
-	for name, version := range want {
-		if w.there[name] != version {
-			return false
-		}
-	}
-	return true
+	return maps.Equal(w.there, want)
 }
 
 // eventually waits for a condition.

@@ -120,19 +120,10 @@ func (v *View[T]) from(prefix, after string, each func(string, T) bool, into []T
 		})
 	}
 	visit := func(s *slot[T]) bool { return s != stop && w.add(s) }
-	if begin := max(prefix, after); begin == "" {
+	if begin := max(prefix, past(after)); begin == "" {
 		v.order.Scan(visit)
 	} else {
-		first := after != ""
-		v.order.Ascend(pivot.begin(begin), func(s *slot[T]) bool {
-			if first {
-				first = false
-				if s.key == after {
-					return true
-				}
-			}
-			return visit(s)
-		})
+		v.order.Ascend(pivot.begin(begin), visit)
 	}
 	return w.end()
 }
@@ -167,16 +158,12 @@ func (v *View[T]) indexed(name, value, prefix, after string, each func(string, T
 		})
 	}
 	first := true
-	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, after))}, func(e entry[T]) bool {
+	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, past(after)))}, func(e entry[T]) bool {
 		if e.value != value || e.slot == stop {
 			return false
 		}
 		if first {
-			first = false
-			value = e.value // the very string of the others, which is compared in no time
-			if after != "" && e.slot.key == after {
-				return true
-			}
+			first, value = false, e.value // the very string of the others, which is compared in no time
 		}
 		return w.add(e.slot)
 	})
@@ -196,6 +183,14 @@ func (ix *Indexer[T]) pivot() *slot[T] {
 func (s *slot[T]) begin(key string) *slot[T] {
 	s.key = key
 	return s
+}
+
+// past is the first key behind another one; none is behind the empty one.
+func past(key string) string {
+	if key == "" {
+		return ""
+	}
+	return key + "\x00"
 }
 
 // behind is the first string behind all those that begin with prefix, or empty

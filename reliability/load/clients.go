@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidings-io/tidings/reliability/soak"
 )
 
 // clients are all who watch and list.
@@ -27,7 +29,6 @@ type clients struct {
 type counts struct {
 	delivered histogram // changes, from when they were made
 	lists     histogram // lists and gets, from when they were asked for
-	watching  histogram // until a watch is answered
 	refused   atomic.Uint64
 	broken    atomic.Uint64 // watches that ended, answers that broke off
 }
@@ -45,14 +46,7 @@ func (c *clients) watch(ctx context.Context, client *http.Client, n int, everyth
 	case everything:
 		path = "/api/v1/configmaps"
 	}
-	for ctx.Err() == nil {
-		wait := c.watchOnce(ctx, client, c.url+path+"?"+query.Encode())
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+	for soak.Sleep(ctx, c.watchOnce(ctx, client, c.url+path+"?"+query.Encode())) {
 	}
 }
 
@@ -72,9 +66,6 @@ func (c *clients) watchOnce(ctx context.Context, client *http.Client, url string
 	if resp.StatusCode != http.StatusOK {
 		c.broke(ctx)
 		return time.Second
-	}
-	if now := c.counted.Load(); now != nil {
-		now.watching.add(time.Since(begun))
 	}
 	c.open.Add(1)
 	defer c.open.Add(-1)

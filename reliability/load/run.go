@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		for ; watches < step.Watches; watches++ {
 			n := watches
 			c.parts.Go(func() { c.watch(ctx, watching, n, n < o.Wide, n%2 == 1) })
-			if n%50 == 49 && !sleep(ctx, 10*time.Millisecond) {
+			if n%50 == 49 && !soak.Sleep(ctx, 10*time.Millisecond) {
 				break
 			}
 		}
@@ -155,11 +155,11 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 	defer stop() // before the wait
 	failed := make(chan error, 1)
 	changing.Go(func() {
-		if _, err := up.change(stepping, step.Changes); err != nil {
+		if err := up.change(stepping, step.Changes); err != nil {
 			failed <- err
 		}
 	})
-	if !sleep(ctx, o.Settle) {
+	if !soak.Sleep(ctx, o.Settle) {
 		return Result{}, ctx.Err()
 	}
 	// A server that is late says late what it has used.
@@ -172,7 +172,7 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 	now := &counts{}
 	mine, begun, revision := processorTime(), time.Now(), up.revision()
 	c.counted.Store(now)
-	if !sleep(ctx, o.Step) {
+	if !soak.Sleep(ctx, o.Step) {
 		return Result{}, ctx.Err()
 	}
 	c.counted.Store(nil)
@@ -199,15 +199,4 @@ func (c *clients) measure(ctx context.Context, o Options, step Step, up *upstrea
 		Heap: after.Heap, RSS: after.RSS, Goroutines: after.Goroutines,
 		CPU: (after.CPU - before.CPU) / between, Clients: others / took,
 	}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

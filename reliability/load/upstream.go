@@ -54,9 +54,9 @@ func (u *upstream) object(namespace, i int) *corev1.ConfigMap {
 	}
 }
 
-// change changes so many objects a second, evenly, until ctx ends, and says how
-// many it has changed.
-func (u *upstream) change(ctx context.Context, rate int) (made int, err error) {
+// change changes so many objects a second, evenly, until ctx ends.
+func (u *upstream) change(ctx context.Context, rate int) error {
+	made := 0
 	random := rand.New(rand.NewPCG(1, 2))
 	begun := time.Now()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -64,12 +64,12 @@ func (u *upstream) change(ctx context.Context, rate int) (made int, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return made, nil
+			return nil
 		case <-tick.C:
 		}
 		for due := int(time.Since(begun).Seconds() * float64(rate)); made < due; made++ {
 			if _, err := u.cluster.Update(u.object(random.IntN(u.spaces), random.IntN(u.size))); err != nil {
-				return made, fmt.Errorf("change an object: %w", err)
+				return fmt.Errorf("change an object: %w", err)
 			}
 		}
 	}

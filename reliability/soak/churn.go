@@ -86,7 +86,7 @@ func (c *churn) restore(ctx context.Context) error {
 		// The definition may be gone, or be about to go.
 		err := c.writeWidget(ctx, i)
 		for range 300 {
-			if !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) || !sleep(ctx, 100*time.Millisecond) {
+			if !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) || !Sleep(ctx, 100*time.Millisecond) {
 				break
 			}
 			if err = c.define(ctx); err == nil || apierrors.IsAlreadyExists(err) {
@@ -138,7 +138,7 @@ func (c *churn) run(ctx context.Context, random *rand.Rand, rate float64) error 
 			continue
 		}
 		if c.report.did(what, err); err != nil {
-			sleep(ctx, 100*time.Millisecond)
+			Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func (c *churn) define(ctx context.Context) error {
 		return err
 	}
 	for range 50 {
-		if err = c.rest.Get().AbsPath(widgetsPath("")).Do(ctx).Error(); err == nil || !sleep(ctx, 100*time.Millisecond) {
+		if err = c.rest.Get().AbsPath(widgetsPath("")).Do(ctx).Error(); err == nil || !Sleep(ctx, 100*time.Millisecond) {
 			break
 		}
 	}

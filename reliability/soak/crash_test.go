@@ -83,7 +83,7 @@ func TestKilledServerLeavesNoGap(t *testing.T) {
 	recover()
 	for range 5 {
 		printed := s.kubectlWatch(ctx, t)
-		sleep(ctx, time.Second)
+		Sleep(ctx, time.Second)
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}

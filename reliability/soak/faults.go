@@ -132,7 +132,7 @@ func (s *soak) breakThings(ctx context.Context, random *rand.Rand) error {
 			}
 		}
 		for _, i := range order {
-			if !sleep(ctx, between(random, time.Second, 4*time.Second)) {
+			if !Sleep(ctx, between(random, time.Second, 4*time.Second)) {
 				return nil
 			}
 			if err := s.breakOnce(ctx, all[i], random, &parts); err != nil {
@@ -156,7 +156,7 @@ func (s *soak) breakOnce(ctx context.Context, f fault, random *rand.Rand, parts 
 	if err != nil {
 		return err
 	}
-	sleep(ctx, between(random, 500*time.Millisecond, 6*time.Second))
+	Sleep(ctx, between(random, 500*time.Millisecond, 6*time.Second))
 	// It ends whether or not the run does.
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
@@ -173,7 +173,7 @@ func (s *soak) breakOnce(ctx context.Context, f fault, random *rand.Rand, parts 
 // recover waits until the readers have been told everything that had happened up
 // to a version. Who is not told in time has lost something.
 func (s *soak) recover(ctx context.Context, waiting []*replay, version uint64, begun time.Time, record *faultRecord) {
-	for len(waiting) > 0 && sleep(ctx, 50*time.Millisecond) {
+	for len(waiting) > 0 && Sleep(ctx, 50*time.Millisecond) {
 		still := waiting[:0]
 		for _, p := range waiting {
 			missing := p.covers(version)

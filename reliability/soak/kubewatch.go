@@ -40,7 +40,7 @@ func (c *kubeWatch) run(ctx context.Context) error {
 			c.version = 0
 		}
 		c.soak.ended(c.kind, err)
-		sleep(ctx, c.away())
+		Sleep(ctx, c.away())
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type handler[T informer.Object] struct {
 // Handle implements [informer.Handler].
 func (h *handler[T]) Handle(e informer.Event[T]) {
 	if h.pause != nil {
-		sleep(h.ctx, h.pause())
+		Sleep(h.ctx, h.pause())
 	}
 	told(h.ctx, h.replay, e)
 }
@@ -86,7 +86,7 @@ func loop[T informer.Object](ctx context.Context, s *soak, inf *informer.Informe
 			}
 		}
 		cancel()
-		sleep(ctx, between(random, 0, 2*time.Second))
+		Sleep(ctx, between(random, 0, 2*time.Second))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func loop[T informer.Object](ctx context.Context, s *soak, inf *informer.Informe
 // views compares the store of an informer with the truth, every so often.
 func views[T informer.Object](ctx context.Context, s *soak, inf *informer.Informer[T], r resource) error {
 	at := s.truth.cursor(r.stored)
-	for sleep(ctx, checkEvery) {
+	for Sleep(ctx, checkEvery) {
 		view := inf.View()
 		version, synced := number(view.ResourceVersion()), view.Synced()
 		has := map[string]uint64{}
@@ -118,8 +118,8 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

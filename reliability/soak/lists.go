@@ -82,7 +82,7 @@ func (s *soak) lists(ctx context.Context, random *rand.Rand) error {
 		at[r.stored] = s.truth.cursor(r.stored)
 	}
 	const accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	for sleep(ctx, between(random, listEvery/2, listEvery)) {
+	for Sleep(ctx, between(random, listEvery/2, listEvery)) {
 		r := resources[random.IntN(len(resources))]
 		query := url.Values{}
 		if random.IntN(3) == 0 {
@@ -115,7 +115,7 @@ func (s *soak) bodies(ctx context.Context, random *rand.Rand) error {
 	defer client.CloseIdleConnections()
 	direct := s.direct()
 	defer direct.CloseIdleConnections()
-	for sleep(ctx, between(random, bodyEvery/2, bodyEvery)) {
+	for Sleep(ctx, between(random, bodyEvery/2, bodyEvery)) {
 		r := resources[random.IntN(len(resources))]
 		forms := []string{"application/json", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/vnd.kubernetes.protobuf"}
 		if r == widgets {

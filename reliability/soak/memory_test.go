@@ -204,7 +204,7 @@ func TestMemoryRunsShort(t *testing.T) {
 		}
 		// Lists make the garbage that has the memory looked through.
 		s.get("/api/v1/configmaps?limit=100").Body.Close()
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !Sleep(ctx, 100*time.Millisecond) {
 			t.Fatal("there is room again, and watches are refused still")
 		}
 	}

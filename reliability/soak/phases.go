@@ -43,7 +43,7 @@ func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
 	}
 	s.log.Info("things happen")
 	// Who looks for the first mismatch does not ask what the server takes.
-	if !s.options.UntilFound && sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
+	if !s.options.UntilFound && Sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
 		resume := churn.pause()
 		s.log.Info("all is quiet, to see what the server takes")
 		if err := churn.restore(ctx); err != nil {
@@ -98,7 +98,7 @@ func (s *soak) quiet(ctx context.Context) error {
 		return n
 	}
 	for last, since := sum(), time.Now(); time.Since(since) < 4*time.Second; {
-		if !sleep(patience, 200*time.Millisecond) {
+		if !Sleep(patience, 200*time.Millisecond) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -106,7 +106,7 @@ func Serve(ctx context.Context, binary, address, log string, environment []strin
 			return nil, fmt.Errorf("the server ended: %w\n%s", p.err, p.Log())
 		default:
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !Sleep(ctx, 20*time.Millisecond) {
 			return nil, errors.Join(fmt.Errorf("the server does not become ready: %w\n%s", ctx.Err(), p.Log()), p.Kill())
 		}
 	}

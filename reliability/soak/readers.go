@@ -116,7 +116,7 @@ func (s *soak) library(ctx context.Context, group *errgroup.Group) error {
 			for ctx.Err() == nil { // refused, as it will be when rights are taken away
 				if err := run(ctx); err != nil && ctx.Err() == nil {
 					s.report.ended("informer", err.Error())
-					sleep(ctx, time.Second)
+					Sleep(ctx, time.Second)
 				}
 			}
 			return nil

@@ -38,7 +38,7 @@ func (c *sse) run(ctx context.Context) error {
 		err := c.watch(stay, client, random)
 		cancel()
 		c.soak.ended(c.kind, err)
-		sleep(ctx, c.away())
+		Sleep(ctx, c.away())
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (d *drip) Read(p []byte) (int, error) {
 		if len(p) > 4<<10 {
 			p = p[:4<<10]
 		}
-		sleep(d.ctx, 200*time.Millisecond)
+		Sleep(d.ctx, 200*time.Millisecond)
 	}
 	return d.r.Read(p)
 }

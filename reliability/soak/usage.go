@@ -80,7 +80,7 @@ func (m *meter) sample(u Usage) {
 
 // measure samples what the server takes.
 func (s *soak) measure(ctx context.Context) error {
-	for sleep(ctx, meterEvery) {
+	for Sleep(ctx, meterEvery) {
 		u, err := s.server.Usage(ctx)
 		if err != nil {
 			continue // it ended, which is told elsewhere, or the run did
@@ -100,7 +100,7 @@ func (s *soak) settled(ctx context.Context, allowed Usage) Usage {
 	if allowed == (Usage{}) {
 		patience = 15 * time.Second
 	}
-	for begun := time.Now(); time.Since(begun) < patience && sleep(ctx, 100*time.Millisecond); {
+	for begun := time.Now(); time.Since(begun) < patience && Sleep(ctx, 100*time.Millisecond); {
 		// Lists make garbage, which has the server collect it.
 		_, _ = s.get(ctx, client, s.url+pods.path(nil), "application/json", "")
 		u, err := s.server.Usage(ctx)

@@ -1,0 +1,28 @@
+// Package logbook is for tests that look at what is logged.
+package logbook
+
+import (
+	"strings"
+	"sync"
+)
+
+// Book keeps what is written to it. Any number of goroutines may write and read.
+// The zero value is empty.
+type Book struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements [io.Writer].
+func (b *Book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String is everything that was written.
+func (b *Book) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
