@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -29,6 +30,7 @@ type engine[T Object] interface {
 
 	get(namespace, name string) (T, bool)
 	pin() snapshot[T]
+	collect(dst []T, q Query) []T // pins what it reads
 	pinSince(version uint64) (snapshot[T], map[string]T, bool)
 	confirm(state snapshot[T], version uint64) bool
 	latest() latest
@@ -70,7 +72,7 @@ type snapshot[T Object] interface {
 	Len() int
 	get(key string) (T, bool)
 	search(Query) iter.Seq[T]
-	list(Query) []T
+	collect([]T, Query) []T
 	IndexValues(index string) iter.Seq[string]
 }
 
@@ -203,7 +205,13 @@ func (e *stored[T, S]) get(namespace, name string) (T, bool) {
 	return e.expand(obj), ok
 }
 
-func (e *stored[T, S]) pin() snapshot[T] { return view[T, S]{e.store.Pin(), e.expand} }
+func (e *stored[T, S]) pin() snapshot[T] { return view[T, S]{e.store.Pin(), e} }
+
+func (e *stored[T, S]) collect(dst []T, q Query) []T {
+	v := view[T, S]{e.store.Pin(), e}
+	defer v.Release()
+	return v.collect(dst, q)
+}
 
 func (e *stored[T, S]) pinSince(version uint64) (snapshot[T], map[string]T, bool) {
 	v, events, ok := e.store.PinSince(version)
@@ -217,7 +225,7 @@ func (e *stored[T, S]) pinSince(version uint64) (snapshot[T], map[string]T, bool
 			before[key] = e.expand(events[i].Old) // nothing, if it was Added
 		}
 	}
-	return view[T, S]{v, e.expand}, before, true
+	return view[T, S]{v, e}, before, true
 }
 
 func (e *stored[T, S]) confirm(state snapshot[T], version uint64) bool {
@@ -247,7 +255,7 @@ func (e *stored[T, S]) addIndex(name string, values func([]string, T) []string) 
 }
 
 func (e *stored[T, S]) addLabelIndex(key string) error {
-	return e.store.AddIndex(labelIndex(key), func(values []string, obj S) []string {
+	return e.store.AddIndex(labelled+key, func(values []string, obj S) []string {
 		if value, ok := obj.GetLabels()[key]; ok {
 			values = append(values, value)
 		}
@@ -265,7 +273,7 @@ func (e *stored[T, S]) empty() {
 // view is a View of a store that holds an S for each T.
 type view[T, S Object] struct {
 	*indexer.View[S]
-	expand func(S) T
+	of *stored[T, S]
 }
 
 func (v view[T, S]) state() (uint64, bool) { return v.ResourceVersion, v.Synced }
@@ -274,25 +282,25 @@ func (v view[T, S]) generation() uint64 { return v.Generation }
 
 func (v view[T, S]) get(key string) (T, bool) {
 	obj, ok := v.Get(key)
-	return v.expand(obj), ok
+	return v.of.expand(obj), ok
 }
 
 func (v view[T, S]) search(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		search(v.View, q, shortest(v.View, q))(func(_ string, obj S) bool { return yield(v.expand(obj)) })
+		search(v.View, q, shortest(v.View, q))(func(_ string, obj S) bool { return yield(v.of.expand(obj)) })
 	}
 }
 
-func (v view[T, S]) list(q Query) []T {
-	found := list(v.View, q)
-	if same, ok := any(found).([]T); ok {
-		return same // a store holds the objects themselves, mostly
+func (v view[T, S]) collect(dst []T, q Query) []T {
+	if same, ok := any(v.View).(*indexer.View[T]); ok && v.of.lent == nil {
+		return collect(same, dst, q) // a store holds the objects themselves, mostly
 	}
-	out := make([]T, len(found))
-	for i, obj := range found {
-		out[i] = v.expand(obj)
+	found := collect(v.View, nil, q)
+	dst = slices.Grow(dst, len(found))
+	for _, obj := range found {
+		dst = append(dst, v.of.expand(obj))
 	}
-	return out
+	return dst
 }
 
 // followed is a follower of a store that holds an S for each T.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,39 @@ func TestMutationsAreFound(t *testing.T) {
 				runtime.KeepAlive(last)
 				if found := c.take(); len(found) != 1 || found[0].Objects[0] != "shop/c" {
 					t.Errorf("at the end the reports are %v", found)
+				}
+			})
+		})
+	}
+}
+
+// What a list has handed out is watched, even if nothing else has handed it out before.
+func TestMutationsOfWhatIsListedAreFound(t *testing.T) {
+	for name, read := range map[string]func(inf *informer.Informer[*corev1.ConfigMap]) []*corev1.ConfigMap{
+		"List": func(inf *informer.Informer[*corev1.ConfigMap]) []*corev1.ConfigMap { return inf.List(informer.Query{}) },
+		"Append": func(inf *informer.Informer[*corev1.ConfigMap]) []*corev1.ConfigMap {
+			return inf.Append(nil, informer.Query{Namespace: "shop"})
+		},
+		"All": func(inf *informer.Informer[*corev1.ConfigMap]) []*corev1.ConfigMap {
+			return slices.Collect(inf.All(informer.Query{}))
+		},
+		"a View": func(inf *informer.Informer[*corev1.ConfigMap]) []*corev1.ConfigMap {
+			view := inf.View()
+			defer view.Release()
+			return view.List(informer.Query{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, demo.Options{}, func(r *rig) {
+				r.set("shop", "a", "1")
+				var c culprits
+				inf := r.configMapInformer(informer.DetectMutations(c.report))
+				r.must(inf.Start(r.ctx))
+				listed := read(inf)
+				listed[0].Labels = map[string]string{"way": name}
+				r.must(inf.Stop(r.ctx))
+				if found := c.take(); len(found) != 1 || found[0].Objects[0] != "shop/a" {
+					t.Errorf("the reports are %v", found)
 				}
 			})
 		})

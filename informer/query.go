@@ -85,7 +85,8 @@ func (l *labelIndexes) have(key string) (indexed bool, n int) {
 	return slices.Contains(*keys, key), len(*keys)
 }
 
-func labelIndex(key string) string { return "label " + key }
+// labelled is what the names of indexes of labels begin with.
+const labelled = "label "
 
 // indexLabels makes the indexes that q would use.
 func (inf *Informer[T]) indexLabels(q Query) {

@@ -46,6 +46,7 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 		}
 		r.must(inf.Start(r.ctx))
 		all := inf.List(informer.Query{})
+		same := func(a, b *corev1.ConfigMap) bool { return informer.Key(a) == informer.Key(b) }
 		selectors := []string{"", "app=3", "app in (1,2,9)", "app=3,even", "app=3,!even", "rare=100", "rare=100,app=2", "rare,app!=1", "app notin (1,2)", "even=", "nothing=here", "app=1,app=2"}
 		rapid.Check(t, func(t *rapid.T) {
 			selector, err := labels.Parse(rapid.SampledFrom(selectors).Draw(t, "selector"))
@@ -72,8 +73,13 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 					want = append(want, informer.Key(cm))
 				}
 			}
+			before := make([]*corev1.ConfigMap, rapid.IntRange(0, 3).Draw(t, "there already"), rapid.SampledFrom([]int{3, 200}).Draw(t, "room"))
+			answer := inf.Append(before, q)
+			if !slices.Equal(answer[:len(before)], before) || !slices.EqualFunc(answer[len(before):], inf.List(q), same) {
+				t.Fatalf("%+v appends something else than it lists", q)
+			}
 			var got []string
-			for _, cm := range inf.List(q) {
+			for _, cm := range answer[len(before):] {
 				got = append(got, informer.Key(cm))
 			}
 			if !slices.Equal(got, want) {

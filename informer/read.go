@@ -31,11 +31,15 @@ func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
 
 // List returns the objects that match q, ordered by namespace and name, as they
 // were at one moment.
-func (inf *Informer[T]) List(q Query) []T {
+func (inf *Informer[T]) List(q Query) []T { return inf.Append(nil, q) }
+
+// Append appends to dst what [Informer.List] returns. Whoever lists again and
+// again and gives back dst[:0] leaves nothing to the garbage collector, if the
+// query is of nothing or of one value of one label; objects in dst stay in memory as
+// long as they are there.
+func (inf *Informer[T]) Append(dst []T, q Query) []T {
 	inf.indexLabels(q)
-	v := inf.View()
-	defer v.Release()
-	return v.List(q)
+	return inf.engine.collect(dst, q)
 }
 
 // All yields the objects that match q, ordered by namespace and name, as they
@@ -88,7 +92,10 @@ func (v *View[T]) Get(namespace, name string) (T, bool) {
 }
 
 // List implements [Lister].
-func (v *View[T]) List(q Query) []T { return v.pinned.list(q) }
+func (v *View[T]) List(q Query) []T { return v.Append(nil, q) }
+
+// Append appends to dst what [View.List] returns, like [Informer.Append].
+func (v *View[T]) Append(dst []T, q Query) []T { return v.pinned.collect(dst, q) }
 
 // All implements [Lister].
 func (v *View[T]) All(q Query) iter.Seq[T] {

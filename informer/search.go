@@ -13,9 +13,10 @@ import (
 
 // way leads to the answer of a query.
 type way struct {
-	// index, if not empty, has the objects to be looked at, under any of values.
-	index  string
-	values []string
+	// index, if not empty, has the objects to be looked at, under value or, if there
+	// are several, under any of values.
+	index, value string
+	values       []string
 	// What has still to be asked of each object: rest, if not nil, of its labels,
 	// and whether an index has it.
 	rest labels.Selector
@@ -24,30 +25,34 @@ type way struct {
 
 // straight says that everything on the way belongs to the answer, and is in order.
 func (w way) straight() bool {
-	return w.rest == nil && w.by.index == "" && (w.index == "" || len(w.values) == 1)
+	return w.rest == nil && w.by.index == "" && len(w.values) == 0
 }
 
-// list returns the objects of v that match q, in the order of keys.
-func list[T Object](v *indexer.View[T], q Query) []T {
+// collect appends to dst the objects of v that match q, in the order of keys.
+func collect[T Object](v *indexer.View[T], dst []T, q Query) []T {
 	w := shortest(v, q)
-	var out []T
 	if !w.straight() || q.Limit != 0 {
-		for _, o := range search(v, q, w) {
-			out = append(out, o)
-		}
-		return out
+		return sift(v, dst, q, w)
 	}
-	if q.Namespace == "" && q.After == "" {
+	if dst == nil && q.Namespace == "" && q.After == "" {
 		n := v.Len()
 		if w.index != "" { // to count is little beside making the answer grow
-			n = v.IndexedCount(w.index, w.values[0], math.MaxInt)
+			n = v.IndexedCount(w.index, w.value, math.MaxInt)
 		}
-		out = make([]T, 0, n)
+		dst = make([]T, 0, n)
 	}
 	if w.index == "" {
-		return v.Append(out, q.prefix(), q.After)
+		return v.Append(dst, q.prefix(), q.After)
 	}
-	return v.AppendIndexed(out, w.index, w.values[0], q.prefix(), q.After)
+	return v.AppendIndexed(dst, w.index, w.value, q.prefix(), q.After)
+}
+
+// sift appends what is found along a way where not everything is.
+func sift[T Object](v *indexer.View[T], dst []T, q Query, w way) []T {
+	for _, o := range search(v, q, w) {
+		dst = append(dst, o)
+	}
+	return dst
 }
 
 // search yields the keys and objects of v that match q, in the order of keys.
@@ -67,8 +72,8 @@ func search[T Object](v *indexer.View[T], q Query, w way) iter.Seq2[string, T] {
 		switch {
 		case w.index == "":
 			v.From(q.prefix(), q.After)(offer)
-		case len(w.values) == 1:
-			v.Indexed(w.index, w.values[0], q.prefix(), q.After)(offer)
+		case len(w.values) == 0:
+			v.Indexed(w.index, w.value, q.prefix(), q.After)(offer)
 		default:
 			// The values' own orders have to be merged into one.
 			type item struct {
@@ -114,19 +119,25 @@ func shortest[T Object](v *indexer.View[T], q Query) way {
 	var few [2]way
 	ways := few[:0]
 	if q.By.index != "" {
-		ways = append(ways, way{index: q.By.index, values: []string{q.By.value}, rest: plain.rest})
+		ways = append(ways, way{index: q.By.index, value: q.By.value, rest: plain.rest})
 	}
 	for i, r := range requirements {
 		if !exact(r) {
 			continue
 		}
-		index := labelIndex(r.Key())
-		if !v.HasIndex(index) {
+		index, found := v.IndexNamed(labelled, r.Key())
+		if !found {
 			continue
 		}
-		w := way{index: index, values: r.ValuesUnsorted(), by: q.By}
+		w := way{index: index, by: q.By}
 		if len(requirements) > 1 {
 			w.rest = labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
+		}
+		var one bool
+		if w.value, one = only(q.Labels, requirements); !one {
+			if w.values = r.ValuesUnsorted(); len(w.values) == 1 {
+				w.value, w.values = w.values[0], nil
+			}
 		}
 		ways = append(ways, w)
 	}
@@ -139,6 +150,9 @@ func shortest[T Object](v *indexer.View[T], q Query) way {
 	for limit := 64; ; limit *= 8 {
 		for _, w := range ways {
 			n := 0
+			if len(w.values) == 0 {
+				n = v.IndexedCount(w.index, w.value, limit)
+			}
 			for _, value := range w.values {
 				n += v.IndexedCount(w.index, value, limit)
 			}
@@ -147,4 +161,13 @@ func shortest[T Object](v *indexer.View[T], q Query) way {
 			}
 		}
 	}
+}
+
+// only is the one value that a selector of one requirement wants, found without
+// leaving garbage.
+func only(s labels.Selector, requirements labels.Requirements) (string, bool) {
+	if len(requirements) != 1 {
+		return "", false
+	}
+	return s.RequiresExactMatch(requirements[0].Key())
 }

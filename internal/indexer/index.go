@@ -160,6 +160,17 @@ func (v *View[T]) index(name string) *btree.BTreeG[entry[T]] {
 // HasIndex reports whether the view has an index with the given name.
 func (v *View[T]) HasIndex(name string) bool { return v.index(name) != nil }
 
+// IndexNamed returns the name of the index that is called prefix and rest, which
+// leaves no garbage.
+func (v *View[T]) IndexNamed(prefix, rest string) (name string, found bool) {
+	for _, in := range v.indexes {
+		if after, ok := strings.CutPrefix(in.name, prefix); ok && after == rest {
+			return in.name, true
+		}
+	}
+	return "", false
+}
+
 // IndexedCount counts the objects that an index has under value, up to limit.
 func (v *View[T]) IndexedCount(name, value string, limit int) int {
 	n := 0
