@@ -140,7 +140,7 @@ func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) erro
 func (a *admission) clients(g *globals, base string) (*api.Config, error) {
 	if g.demo {
 		out := api.NewConfig()
-		out.Clusters["demo"] = &api.Cluster{Server: base, CertificateAuthorityData: a.authority}
+		out.Clusters["demo"] = cluster.At(base, a.authority)
 		out.Contexts["demo"] = &api.Context{Cluster: "demo"}
 		out.CurrentContext = "demo"
 		return out, nil

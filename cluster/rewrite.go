@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -33,7 +34,7 @@ func Elsewhere(path string, contexts []string, at func(context string, only bool
 			to.AuthInfo = from.AuthInfo
 			out.AuthInfos[from.AuthInfo] = user.DeepCopy()
 		}
-		out.Clusters[name] = &api.Cluster{Server: at(name, len(names) == 1), CertificateAuthorityData: authority}
+		out.Clusters[name] = At(at(name, len(names) == 1), authority)
 		out.Contexts[name] = to
 	}
 	out.CurrentContext = names[0]
@@ -44,6 +45,13 @@ func Elsewhere(path string, contexts []string, at func(context string, only bool
 		return nil, fmt.Errorf("%s: embed what its users consist of: %w", k.where(), err)
 	}
 	return out, nil
+}
+
+// At is the cluster of a kubeconfig that is at a URL, authority as for [Elsewhere].
+func At(url string, authority []byte) *api.Cluster {
+	// Over plain HTTP there is no certificate to be verified, and the official
+	// JavaScript client wants to see that said.
+	return &api.Cluster{Server: url, CertificateAuthorityData: authority, InsecureSkipTLSVerify: strings.HasPrefix(url, "http://")}
 }
 
 // WriteKubeconfig writes a kubeconfig that nobody but its owner may read.

@@ -63,6 +63,12 @@ func TestElsewhere(t *testing.T) {
 	if len(one.AuthInfos) != 0 || one.Clusters["b"].Server != "https://mirror" || one.Contexts["b"].AuthInfo != "" {
 		t.Errorf("%+v", one)
 	}
+	if secure := cluster.At("https://mirror", nil); secure.InsecureSkipTLSVerify {
+		t.Error("certificates are not verified")
+	}
+	if plain := cluster.At("http://127.0.0.1:8888", nil); !plain.InsecureSkipTLSVerify {
+		t.Error("the JavaScript client refuses plain HTTP, unless it is told that nothing is verified")
+	}
 	if _, err := cluster.Elsewhere(path, []string{"z"}, at, nil, true); err == nil || !strings.Contains(err.Error(), `"z"`) {
 		t.Errorf("a context that is not there: %v", err)
 	}
