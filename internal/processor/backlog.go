@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
@@ -17,20 +16,19 @@ import (
 type backlog[T object.Object] struct {
 	limit func() int
 
-	mu     sync.Mutex
-	at     *position[T] // everything before it has been read
-	seen   uint64       // events of the next batch up to this version are not news
-	within bool         // nor, in a list, objects of versions up to it
-	queue  []*batch[T]  // as read, while within the limit
-	fold   *fold[T]     // what the queue became once over it
-	n      int          // events in queue or fold
-	taken  int          // events in the batch the follower has in hand
-	folded uint64
-	wake   chan struct{} // capacity 1: something was added
+	mu      sync.Mutex
+	at      *position[T] // everything before it has been read
+	resumed resumption[T]
+	queue   []*batch[T] // as read, while within the limit
+	fold    *fold[T]    // what the queue became once over it
+	n       int         // events in queue or fold
+	taken   int         // events in the batch the follower has in hand
+	folded  uint64
+	wake    chan struct{} // capacity 1: something was added
 }
 
-func newBacklog[T object.Object](at *position[T], seen uint64, limit func() int) *backlog[T] {
-	return &backlog[T]{limit: limit, at: at, seen: seen, within: at.ResourceVersion < seen, wake: make(chan struct{}, 1)}
+func newBacklog[T object.Object](at *position[T], resumed resumption[T], limit func() int) *backlog[T] {
+	return &backlog[T]{limit: limit, at: at, resumed: resumed, wake: make(chan struct{}, 1)}
 }
 
 func (b *backlog[T]) stats() (waiting, folded uint64) {
@@ -68,22 +66,9 @@ func (b *backlog[T]) where() *position[T] {
 // add takes in a batch, under the lock.
 func (b *backlog[T]) add(next *batch[T]) {
 	b.at = next.End
-	next = next.Detached()
-	events := next.Events
-	if b.seen != 0 && next.Kind == changelog.Changes {
-		// What has been seen must not be folded: its end would seem to be the
-		// end of something that has never been told of.
-		for len(events) > 0 && events[0].ResourceVersion <= b.seen {
-			events = events[1:]
-		}
-	}
-	if b.within && next.Kind == changelog.Relist {
-		events = news(events, b.seen)
-	}
-	b.seen, b.within = 0, false
-	if len(events) != len(next.Events) {
-		next = &batch[T]{Events: events, Kind: next.Kind, End: next.End}
-	}
+	// What has been seen must not be folded: its end would seem to be the end of
+	// something that has never been told of.
+	next = b.resumed.news(next.Detached())
 	if b.fold == nil && b.n+len(next.Events) <= b.limit() {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)

@@ -74,8 +74,7 @@ type Follower[T object.Object] struct {
 	synced   bool
 	current  *batch[T] // being told
 	told     int       // events told of current
-	seen     uint64    // events of current up to this version are not news
-	within   bool      // nor, in a list, objects of versions up to it
+	resumed  resumption[T]
 	next     time.Time // of the next resync
 	count    uint64    // events told
 	many     bool      // of what is being told now
@@ -123,36 +122,16 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 	return f, true
 }
 
-// news are the events of a list that are news to somebody who has seen everything
-// up to a version between that of the store before the list and that of the list:
-// objects of later versions, and what is gone, of which nobody knows since when.
-func news[T object.Object](events []indexer.Event[T], seen uint64) []indexer.Event[T] {
-	known := func(e *indexer.Event[T]) bool {
-		return e.Type != indexer.Deleted && object.Version(e.Object.GetResourceVersion()) <= seen
-	}
-	var out []indexer.Event[T]
-	for i := range events {
-		e := &events[i]
-		if e.Type == indexer.Deleted && i+1 < len(events) && known(&events[i+1]) &&
-			e.Object.GetName() == events[i+1].Object.GetName() && e.Object.GetNamespace() == events[i+1].Object.GetNamespace() {
-			continue // another object has taken the name, and has been seen
-		}
-		if !known(e) {
-			out = append(out, *e)
-		}
-	}
-	return out
-}
-
 func newFollower[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Follower[T] {
-	f := &Follower[T]{ix: ix, opts: opts, seen: seen, within: at.ResourceVersion < seen, hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
+	f := &Follower[T]{ix: ix, opts: opts, resumed: resumedAt(at, seen), hasSynced: make(chan struct{}), asked: make(chan struct{}, 1)}
 	f.position.Store(at)
 	limit := opts.FoldBy
 	if limit == nil && opts.Fold > 0 {
 		limit = func() int { return opts.Fold }
 	}
 	if limit != nil {
-		f.backlog = newBacklog(at, seen, limit)
+		f.backlog = newBacklog(at, f.resumed, limit)
+		f.resumed = resumption[T]{} // which is the backlog's to mind
 		f.position.Store(at.Detached())
 	}
 	return f
@@ -398,10 +377,7 @@ func (f *Follower[T]) tellSynced(version uint64, tell func(Event[T]) bool) bool 
 // tellBatch tells the current batch, and moves on behind it. It returns false
 // if it was interrupted. It does what tell does by itself, since it does it most.
 func (f *Follower[T]) tellBatch(ctx context.Context, yield, tell func(Event[T]) bool) bool {
-	if f.within && f.current.Kind == changelog.Relist {
-		f.current = &batch[T]{Kind: changelog.Relist, End: f.current.End, Events: news(f.current.Events, f.seen)}
-	}
-	f.within = false
+	f.current = f.resumed.news(f.current)
 	b := f.current
 	events, changes, folded := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded
 	begin := b.End.Seq - uint64(len(events))
@@ -416,9 +392,6 @@ func (f *Follower[T]) tellBatch(ctx context.Context, yield, tell func(Event[T]) 
 		// one with changes behind the last event that were folded away.
 		resumable := last && b.End.Synced && b.End.ResourceVersion == e.ResourceVersion
 		if changes {
-			if e.ResourceVersion <= f.seen && f.seen != 0 {
-				continue
-			}
 			// Two events of one version (an object that took another's name)
 			// are resumable behind the second.
 			resumable = last || events[i+1].ResourceVersion != e.ResourceVersion
@@ -429,7 +402,7 @@ func (f *Follower[T]) tellBatch(ctx context.Context, yield, tell func(Event[T]) 
 		}
 	}
 	f.position.Store(b.End)
-	f.current, f.told, f.seen, f.many = nil, 0, 0, false
+	f.current, f.told, f.many = nil, 0, false
 	f.delivered.Store(f.count)
 	if b.End.Synced && !f.synced {
 		return f.tellSynced(b.End.ResourceVersion, tell)
