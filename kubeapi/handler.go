@@ -56,6 +56,8 @@ type Handler struct {
 	// answers are whole lists, for those who ask for the same one again.
 	answers *answers
 	streams atomic.Int64 // watches that are open
+	// tooSlowWatches have ended because they were read too slowly.
+	tooSlowWatches atomic.Uint64
 	// columns are those of custom resources, by definitionOf.
 	columns *lru.Cache
 }
@@ -76,6 +78,9 @@ func New(m *mirror.Mirror, opts Options) *Handler {
 	}
 	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), answers: newAnswers(opts.AnswerBytes), columns: lru.New(maxDefinitions)}
 }
+
+// TooSlowWatches is how many watches have ended because they were read too slowly.
+func (h *Handler) TooSlowWatches() uint64 { return h.tooSlowWatches.Load() }
 
 type clusterKey struct{}
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -181,7 +182,7 @@ func TestSelectorsOnWatches(t *testing.T) {
 // TestWatchTellsWhatARelistFound: a watch goes on through a list of the mirror,
 // in an order in which a client may stop anywhere.
 func TestWatchTellsWhatARelistFound(t *testing.T) {
-	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	r, c := inMemory(t, mirror.Options{Backlog: 5}, server.Options{}) // fewer than the list will find
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		put(t, c, name, "1")
 	}
@@ -224,6 +225,46 @@ func TestWatchTellsWhatARelistFound(t *testing.T) {
 	put(t, c, "a", "3")
 	if e := w.next(); e.Get("type").Str != "MODIFIED" || e.Get("object.data.v").Str != "3" {
 		t.Errorf("%s", e)
+	}
+}
+
+// A watch that is not read ends once more waits for it than may, and never tells of
+// changes that stand for others: what it has told by then is what has happened, one
+// by one, so that its client can go on from there, or is told that it cannot.
+func TestSlowWatchesEnd(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{Backlog: 50, Retain: 100_000}, server.Options{})
+	from := put(t, c, "0", "0")
+	path := configMaps + "?watch=1&resourceVersion="
+	w := watchEvents(t, r.ours, path+from)
+	large := strings.Repeat("large ", 1000)
+	var happened []string
+	for i := range 5000 { // more than the buffers between the two can take
+		happened = append(happened, put(t, c, fmt.Sprint(i%20), fmt.Sprint(large, i)))
+	}
+	eventually(t, "the mirror has it all", func() bool {
+		return gjson.GetBytes(r.ours.get(configMaps+"?resourceVersion=0&limit=1").body, "metadata.resourceVersion").Str == happened[len(happened)-1]
+	})
+	told := 0
+	for e := w.next(); e.Exists(); e = w.next() {
+		if version := e.Get("object.metadata.resourceVersion").Str; told == len(happened) || version != happened[told] {
+			t.Fatalf("after %d events it is told of %s %s", told, e.Get("type"), version)
+		}
+		told++
+	}
+	if told == 0 || told == len(happened) {
+		t.Fatalf("%d of %d changes were told", told, len(happened))
+	}
+	if e := watchEvents(t, r.ours, path+happened[told-1]).next(); e.Get("type").Str != "ERROR" || e.Get("object.code").Int() != http.StatusGone || e.Get("object.reason").Str != "Expired" {
+		t.Errorf("who goes on, and is too far behind: %s", e)
+	}
+	near := watchEvents(t, r.ours, path+happened[len(happened)-30])
+	for _, version := range happened[len(happened)-29:] {
+		if e := near.next(); e.Get("object.metadata.resourceVersion").Str != version {
+			t.Fatalf("who goes on, and is near: %s, not %s", e, version)
+		}
+	}
+	if metrics := r.ours.get("/metrics"); !bytes.Contains(metrics.body, []byte("\ntidings_kubernetes_watches_too_slow_total 2\n")) {
+		t.Errorf("%s", metrics)
 	}
 }
 

@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -86,10 +87,11 @@ type watch struct {
 	initial   bool // everything there is, is being told
 	bookmarks bool
 	headed    bool // the columns of tables have been told
+	told      bool // something has been
 
 	last uint64 // resourceVersion of what was told last
 	// held are changes that mean something only together: what a list has
-	// brought to light, or what is left of many for a watch that is slow.
+	// brought to light.
 	held []informer.Event[*mirror.Object]
 }
 
@@ -107,6 +109,9 @@ func (w *watch) event(e informer.Event[*mirror.Object]) bool {
 		if e.Object != nil && w.q.Matches(e.Object) {
 			w.tell("ADDED", e.Object)
 		}
+	case e.Folded && (!e.Resumable || len(w.held) > 0):
+		w.tooSlow()
+		return false
 	case !e.Resumable:
 		w.held = append(w.held, e)
 	case len(w.held) > 0:
@@ -122,6 +127,25 @@ func (w *watch) event(e informer.Event[*mirror.Object]) bool {
 		w.advance(e)
 	}
 	return w.out.alive()
+}
+
+// tooSlow ends a watch of which more waits than may: that has been folded to the
+// newest of each object. Told of that, a client that stops in the middle and goes on
+// from the version of the last event it got would never hear of a change before it
+// that was folded into one behind it: it would keep an object that has left its
+// selection, or be told that something has changed that it does not know. A single
+// event that stands for all the others is as good as they are.
+//
+// As at the API server the client goes on at the version it has come to, if there is
+// one, or lists anew.
+func (w *watch) tooSlow() {
+	w.tooSlowWatches.Add(1)
+	if !w.told {
+		w.fail(&mirror.Error{Reason: mirror.Expired, Message: fmt.Sprintf("too many changes since resource version %d to be told one by one", w.last)})
+		return
+	}
+	w.out.stop()
+	w.cancel()
 }
 
 // advance notes that everything up to an event's version has been told.
@@ -249,6 +273,7 @@ func (w *watch) send(frame []byte, err error) {
 		w.fail(err)
 		return
 	}
+	w.told = true
 	w.out.send(frame)
 }
 

@@ -67,12 +67,13 @@ var (
 	watchesDesc     = prometheus.NewDesc("tidings_http_watches", "Watches open.", nil, nil)
 	connectionsDesc = prometheus.NewDesc("tidings_http_connections", "Connections open.", nil, nil)
 	callersDesc     = prometheus.NewDesc("tidings_http_callers", "Callers that have a request or a watch open.", nil, nil)
+	tooSlowDesc     = prometheus.NewDesc("tidings_kubernetes_watches_too_slow_total", "Watches of the Kubernetes API that have ended because they were read too slowly.", nil, nil)
 	limitedDesc     = prometheus.NewDesc("tidings_http_limited_total", "Requests answered 429: of requests or watches, because of the limit for all or for one caller.", []string{"of", "for"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (u underWay) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, watchesDesc, connectionsDesc, callersDesc, limitedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, watchesDesc, connectionsDesc, callersDesc, tooSlowDesc, limitedDesc} {
 		ch <- d
 	}
 }
@@ -87,6 +88,7 @@ func (u underWay) Collect(ch chan<- prometheus.Metric) {
 	gauge(watchesDesc, all[open])
 	gauge(connectionsDesc, int(u.server.connections.Load()))
 	gauge(callersDesc, callers)
+	ch <- prometheus.MustNewConstMetric(tooSlowDesc, prometheus.CounterValue, float64(u.server.kube.TooSlowWatches()))
 	for _, c := range []class{brief, open} {
 		ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(refused[c]), c.String(), "all")
 		ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(refusedH[c]), c.String(), "caller")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
@@ -69,7 +70,11 @@ func (b *backlog[T]) add(next *batch[T]) {
 	// What has been seen must not be folded: its end would seem to be the end of
 	// something that has never been told of.
 	next = b.resumed.news(next.Detached())
-	if b.fold == nil && b.n+len(next.Events) <= b.limit() {
+	waiting := b.n + len(next.Events)
+	if next.Kind == changelog.Relist {
+		waiting = b.n // however much a list brings to light: it tells of each object once
+	}
+	if b.fold == nil && waiting <= b.limit() {
 		b.queue = append(b.queue, next)
 		b.n += len(next.Events)
 	} else {

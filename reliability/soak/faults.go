@@ -177,12 +177,15 @@ func (s *soak) recover(ctx context.Context, waiting []*replay, version uint64, b
 		still := waiting[:0]
 		for _, p := range waiting {
 			missing := p.covers(version)
-			took := time.Since(begun)
+			took, patience := time.Since(begun), s.options.Patience
+			if p.slow { // it may be away for most of that
+				patience *= 2
+			}
 			switch {
 			case len(missing) == 0:
 				s.report.count("told everything in time", 1)
 				s.report.recovered(record, p, took)
-			case took > s.options.Patience:
+			case took > patience:
 				p.lost(version, took, missing)
 			default:
 				still = append(still, p)

@@ -40,6 +40,10 @@ func (c *kubeWatch) run(ctx context.Context) error {
 			c.version = 0
 		}
 		c.soak.ended(c.kind, err)
+		if errors.Is(err, errExpired) {
+			Sleep(ctx, 500*time.Millisecond) // and lists anew, as everybody does
+			continue
+		}
 		Sleep(ctx, c.away())
 	}
 	return nil

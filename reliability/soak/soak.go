@@ -34,7 +34,7 @@ type Options struct {
 	Faults bool
 	// Patience is how long a reader may take to be told everything once a fault
 	// is over; 0 means two minutes, twice the longest pause that a reflector
-	// makes between two tries.
+	// makes between two tries. Who is slow, or away at times, has twice as long.
 	Patience time.Duration
 	// Server is the path of a tidings that is built already; empty: build it.
 	Server string
