@@ -110,7 +110,7 @@ namespaces that they may read.`,
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.DurationVar(&unread, "drop-unread-after", time.Hour, "give up what nobody has read or watched for this `time`, until somebody does again; what --resource names is kept; 0: never")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
-	f.IntVar(&backlog, "backlog", 0, "events that may wait for a watch that is read too slowly, before they are folded to the newest of each object or, of the Kubernetes API, the watch ends (default 5000)")
+	f.IntVar(&backlog, "backlog", 0, "events that may wait for a watch that is read too slowly, before they are folded to the newest of each object or, of the Kubernetes API, the watch ends; no less than --retain (default 5000)")
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi: when little is left, new watches are refused rather than that it dies (default: GOMEMLIMIT, or nine tenths of what its control group may use)")
 	f.BoolVar(&pass, "passthrough", false, "hand what is not a read of a mirrored resource (writes, logs, exec, …) to the cluster, under the caller's own bearer token")

@@ -37,7 +37,8 @@ type Options struct {
 	// resume; they keep the objects they tell of in memory. 0 means 2,000.
 	Retain int
 	// Backlog is the number of events that may wait for a slow watch before they
-	// are folded to the newest of each object. 0 means 5,000.
+	// are folded to the newest of each object. 0 means 5,000. What is retained
+	// takes no more memory for waiting, so it is no less than Retain.
 	Backlog int
 	// Wait is how long a query waits for the first list of a resource. 0 means
 	// 20 seconds.
@@ -125,8 +126,11 @@ func New(opts Options) (*Mirror, error) {
 // also those that are open: what waits for them is folded with the next event.
 func (m *Mirror) FoldEarlier(divisor int) { m.foldBy.Store(int64(divisor)) }
 
-// backlog is how many events may wait for a slow watch.
-func (m *Mirror) backlog() int { return m.opts.Backlog / max(1, int(m.foldBy.Load())) }
+// backlog is how many events may wait for a slow watch: at least those that are kept
+// anyway.
+func (m *Mirror) backlog() int {
+	return max(m.opts.Backlog/max(1, int(m.foldBy.Load())), m.opts.Retain)
+}
 
 // Clusters lists the names of the clusters, sorted.
 func (m *Mirror) Clusters() []string {
