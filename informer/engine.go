@@ -339,6 +339,20 @@ func (f followed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at
 		})
 		return
 	}
+	if same, ok := any(f.Follower).(*processor.Follower[T]); ok {
+		// As below, of objects that need not be expanded: nearly always, and twice
+		// for each event of each handler.
+		same.Run(ctx, drain, func(e processor.Event[T]) bool {
+			*at = EventType(e.Type)
+			if e.Type == processor.Updated && to.Update != nil {
+				to.Update(e.Old, e.Object)
+			} else {
+				to.Handle(Event[T]{Type: *at, Object: e.Object, Old: e.Old, InInitialList: e.Initial})
+			}
+			return true
+		})
+		return
+	}
 	expand := f.of.expand
 	f.Run(ctx, drain, func(e processor.Event[S]) bool {
 		*at = EventType(e.Type)
