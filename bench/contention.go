@@ -126,23 +126,25 @@ func openStore(n int, again bool) contender {
 		},
 		reader: func() (func() int, func(labels.Selector) int) {
 			var own []*corev1.Pod
-			into := func(count func() int) []*corev1.Pod {
-				if !again {
-					return make([]*corev1.Pod, 0, count())
-				}
-				return own[:0]
-			}
 			list := func() int {
 				view := store.Pin()
 				defer view.Release()
-				own = view.Append(into(view.Len), "", "")
+				into := own[:0]
+				if !again {
+					into = make([]*corev1.Pod, 0, view.Len())
+				}
+				own = view.Append(into, "", "")
 				return len(own)
 			}
 			selected := func(s labels.Selector) int {
 				view := store.Pin()
 				defer view.Release()
 				value, _ := s.RequiresExactMatch(label)
-				own = view.AppendIndexed(into(func() int { return view.IndexedCount(label, value, math.MaxInt) }), label, value, "", "")
+				into := own[:0]
+				if !again {
+					into = make([]*corev1.Pod, 0, view.IndexedCount(label, value, math.MaxInt))
+				}
+				own = view.AppendIndexed(into, label, value, "", "")
 				return len(own)
 			}
 			return list, selected

@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/puzpuzpuz/xsync/v4"
@@ -118,7 +119,10 @@ type Indexer[T object.Object] struct {
 	events   []Event[T]
 	touched  []*slot[T] // slots changed since the last View
 	live     []*hold    // of superseded views that somebody has pinned, oldest first
-	trailing map[*slot[T]]struct{}
+	trailing []*slot[T] // of which older versions are kept
+	freed    bool       // a View has been released since the last sweep of trailing
+	unswept  int        // slots changed since then
+	swept    time.Time  // when that was
 	scratch  []byte
 	seed     maphash.Seed // of uids
 	indexes  []*index[T]
@@ -128,14 +132,13 @@ type Indexer[T object.Object] struct {
 // New returns an empty store.
 func New[T object.Object](opts Options[T]) *Indexer[T] {
 	ix := &Indexer[T]{
-		slots:    xsync.NewMap[string, *slot[T]](),
-		log:      changelog.New[Event[T]](opts.Retain),
-		size:     opts.Size,
-		same:     opts.Same,
-		literal:  opts.Literal,
-		trailing: map[*slot[T]]struct{}{},
-		seed:     maphash.MakeSeed(),
-		scopes:   newScopes(opts.Namespaces),
+		slots:   xsync.NewMap[string, *slot[T]](),
+		log:     changelog.New[Event[T]](opts.Retain),
+		size:    opts.Size,
+		same:    opts.Same,
+		literal: opts.Literal,
+		seed:    maphash.MakeSeed(),
+		scopes:  newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
 	ix.current.Store(&Moment[T]{&View[T]{order: ix.order.Copy(), ix: ix, hold: &hold{}}, ix.log.Tail()})

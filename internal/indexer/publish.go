@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tidings-io/tidings/internal/changelog"
 )
@@ -106,10 +107,9 @@ func (ix *Indexer[T]) takeEvents() []Event[T] {
 // versions that no View needs now.
 func (ix *Indexer[T]) supersede(previous *hold) {
 	live := ix.live[:0]
-	freed := false
 	for _, h := range ix.live {
 		if h.retire() {
-			freed = true
+			ix.freed = true
 		} else {
 			live = append(live, h)
 		}
@@ -125,24 +125,48 @@ func (ix *Indexer[T]) supersede(previous *hold) {
 	for _, s := range ix.touched {
 		// Of an object that is gone nothing is left but for who sees it, and it
 		// goes with him.
-		if ix.cut(s) && !s.newest.Load().deleted() {
-			ix.trailing[s] = struct{}{}
-		} else {
-			delete(ix.trailing, s)
-		}
+		ix.trail(s, ix.cut(s) && !s.newest.Load().deleted())
 	}
+	ix.unswept += len(ix.touched)
 	clear(ix.touched)
 	if ix.touched = ix.touched[:0]; cap(ix.touched) > 4*publishAt { // a relist's
 		ix.touched = nil
 	}
-	if freed {
-		for s := range ix.trailing {
-			if !ix.cut(s) {
-				delete(ix.trailing, s)
-			}
-		}
+	if ix.freed && (len(live) == 0 || ix.unswept >= 4*len(ix.trailing) || time.Since(ix.swept) >= sweepEvery) {
+		ix.sweepTrailing()
 	}
 }
+
+// trail notes whether older versions are kept of a slot.
+func (ix *Indexer[T]) trail(s *slot[T], trails bool) {
+	last := len(ix.trailing) - 1
+	switch place := int(s.trail) - 1; {
+	case trails && place < 0:
+		ix.trailing = append(ix.trailing, s)
+		s.trail = int32(len(ix.trailing))
+	case !trails && place >= 0:
+		ix.trailing[place] = ix.trailing[last]
+		ix.trailing[place].trail = s.trail
+		ix.trailing[last], ix.trailing, s.trail = nil, ix.trailing[:last], 0
+	}
+}
+
+// sweepTrailing looks at every slot that older versions are kept of.
+func (ix *Indexer[T]) sweepTrailing() {
+	for i := len(ix.trailing) - 1; i >= 0; i-- { // whoever takes the place of one that goes has been looked at
+		ix.trail(ix.trailing[i], ix.cut(ix.trailing[i]))
+	}
+	if len(ix.trailing) == 0 && cap(ix.trailing) > 4*publishAt { // a relist's
+		ix.trailing = nil
+	}
+	ix.freed, ix.unswept, ix.swept = false, 0, time.Now()
+}
+
+// sweepEvery is how long what a View was pinned for may be kept, beyond its release
+// and with something being written, because of others that are still pinned. With
+// many readers nearly every write finds one gone, and to look each time through
+// everything that is kept for the others would be most of the writer's work.
+const sweepEvery = 100 * time.Millisecond
 
 // cut unlinks from s the versions that neither the newest View nor a pinned
 // one sees, and reports whether any older version is left.

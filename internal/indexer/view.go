@@ -110,10 +110,11 @@ func (v *View[T]) Get(key string) (T, bool) {
 type slot[T object.Object] struct {
 	key    string
 	newest atomic.Pointer[version[T]]
-	// The writer's own: the uid of the newest version, and whether the list that
-	// is being applied has the object.
+	// The writer's own: the uid of the newest version, whether the list that is being
+	// applied has the object, and its place among those that trail, from 1 on.
 	uid    uint64
 	listed bool
+	trail  int32
 }
 
 // version is one state of an object.
