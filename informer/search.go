@@ -130,14 +130,17 @@ func shortest[T Object](v *indexer.View[T], q Query) way {
 			continue
 		}
 		w := way{index: index, by: q.By}
+		var one bool
 		if len(requirements) > 1 {
 			w.rest = labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
+		} else { // leaves no garbage
+			w.value, one = q.Labels.RequiresExactMatch(r.Key())
 		}
-		var one bool
-		if w.value, one = only(q.Labels, requirements); !one {
-			if w.values = r.ValuesUnsorted(); len(w.values) == 1 {
-				w.value, w.values = w.values[0], nil
-			}
+		if !one {
+			w.values = r.ValuesUnsorted()
+		}
+		if len(w.values) == 1 {
+			w.value, w.values = w.values[0], nil
 		}
 		ways = append(ways, w)
 	}
@@ -161,13 +164,4 @@ func shortest[T Object](v *indexer.View[T], q Query) way {
 			}
 		}
 	}
-}
-
-// only is the one value that a selector of one requirement wants, found without
-// leaving garbage.
-func only(s labels.Selector, requirements labels.Requirements) (string, bool) {
-	if len(requirements) != 1 {
-		return "", false
-	}
-	return s.RequiresExactMatch(requirements[0].Key())
 }

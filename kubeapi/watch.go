@@ -129,8 +129,8 @@ func (w *watch) event(e informer.Event[*mirror.Object]) bool {
 	return w.out.alive()
 }
 
-// tooSlow ends a watch of which more waits than may: that has been folded to the
-// newest of each object. Told of that, a client that stops in the middle and goes on
+// tooSlow says why a watch ends of which more waits than may: that has been folded
+// to the newest of each object. Told of that, a client that stops in the middle and goes on
 // from the version of the last event it got would never hear of a change before it
 // that was folded into one behind it: it would keep an object that has left its
 // selection, or be told that something has changed that it does not know. A single
@@ -142,10 +142,7 @@ func (w *watch) tooSlow() {
 	w.tooSlowWatches.Add(1)
 	if !w.told {
 		w.fail(&mirror.Error{Reason: mirror.Expired, Message: fmt.Sprintf("too many changes since resource version %d to be told one by one", w.last)})
-		return
 	}
-	w.out.stop()
-	w.cancel()
 }
 
 // advance notes that everything up to an event's version has been told.

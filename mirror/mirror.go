@@ -122,8 +122,9 @@ func New(opts Options) (*Mirror, error) {
 }
 
 // FoldEarlier has what waits for slow watches folded once it is a divisor-th of
-// [Options.Backlog], to give memory back; 1 ends that. It counts for all watches,
-// also those that are open: what waits for them is folded with the next event.
+// [Options.Backlog], but no less than [Options.Retain], to give memory back; 1 ends
+// that. It counts for all watches, also those that are open: what waits for them is
+// folded with the next event.
 func (m *Mirror) FoldEarlier(divisor int) { m.foldBy.Store(int64(divisor)) }
 
 // backlog is how many events may wait for a slow watch: at least those that are kept
