@@ -30,9 +30,13 @@ func (c Credentials) None() bool {
 	return c.token == nil && len(c.certificates) == 0 && !c.malformed
 }
 
-// Explicit says that the request was given its credentials by who made it, and
-// not by a browser that has them.
-func (c Credentials) Explicit() bool { return c.token != nil }
+// Explicit returns the credentials that a request was given by the program that
+// made it: its token, without the certificate that a browser adds by itself. ok
+// says that there is a token.
+func (c Credentials) Explicit() (explicit Credentials, ok bool) {
+	c.certificates = nil
+	return c, c.token != nil
+}
 
 // String keeps tokens out of whatever is printed.
 func (c Credentials) String() string { return "credentials" }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/tidings-io/tidings/internal/apipath"
 )
 
 // forward lets the cluster's API server answer a read itself, with the mirror's
@@ -12,7 +14,11 @@ import (
 // nothing is answered, if that does not let the mirror ask.
 func (c *call) forward() bool {
 	client, base := c.q.Upstream()
-	target := base.JoinPath(c.info.Path)
+	r := c.q.Resource
+	target, err := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: c.q.Namespace, Name: c.q.Name}.URL(base)
+	if err != nil {
+		return false
+	}
 	target.RawQuery = c.r.URL.RawQuery
 	req, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, target.String(), nil)
 	if err != nil {

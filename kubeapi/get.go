@@ -1,8 +1,12 @@
 package kubeapi
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	names "k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/mirror"
@@ -26,6 +30,9 @@ func (c *call) get() error {
 		match = mirror.Any
 	}
 	c.q.Name = c.info.Name
+	if wrong := names.IsPathSegmentName(c.q.Name); len(wrong) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.q.Name, strings.Join(wrong, ";")))
+	}
 	o, err := c.mirror.One(c.r.Context(), c.q, match, version)
 	if err != nil {
 		return err

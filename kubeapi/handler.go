@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/lru"
 
+	"github.com/tidings-io/tidings/internal/apipath"
 	printing "github.com/tidings-io/tidings/kubeapi/table"
 	"github.com/tidings-io/tidings/mirror"
 )
@@ -225,20 +226,32 @@ func (c *call) resolve() error {
 	}
 	r := target.Resource
 	c.q = mirror.Query{Target: target, Namespace: c.info.Namespace}
-	if !r.Namespaced {
-		if c.info.Namespace != "" && r.Group+r.Resource != "namespaces" {
-			return c.unknown()
-		}
-		c.q.Namespace = ""
+	if !read || c.info.Subresource != "" {
+		return errElse
 	}
-	if r.GVR() != gvr || r.Namespaced && c.q.Namespace == "" && c.info.Verb == "get" {
+	// What is read is what the path says, the whole of it.
+	at := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: c.info.Namespace, Name: c.name()}
+	if _, ok := at.Is(c.info.Path); !ok || r.GVR() != gvr || r.Namespaced && c.q.Namespace == "" && c.info.Verb == "get" {
 		return c.unknown()
 	}
-	if !read || c.info.Subresource != "" || !r.Can("list") || !r.Can("watch") || c.info.Verb == "get" && !r.Can("get") {
+	if !r.Namespaced {
+		if c.q.Namespace = ""; c.info.Namespace != "" && c.info.Namespace != c.info.Name {
+			return c.unknown()
+		}
+	}
+	if !r.Can("list") || !r.Can("watch") || c.info.Verb == "get" && !r.Can("get") {
 		return errElse
 	}
 	c.kind = kindOf(r)
 	return nil
+}
+
+// name is the one in the path, which a field selector does not change.
+func (c *call) name() string {
+	if len(c.info.Parts) > 1 {
+		return c.info.Parts[1]
+	}
+	return ""
 }
 
 // watchTimeout is how long a watch lasts that does not say so: between half an

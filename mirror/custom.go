@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/apipath"
 )
 
 // The fields that the objects of a CustomResourceDefinition can be selected by
@@ -73,7 +74,10 @@ func (m *member) definition(ctx context.Context, of cluster.Resource) []byte {
 			}
 		}
 	}
-	url := m.cluster.BaseURL().JoinPath("apis", definitions.Group, definitions.Version, definitions.Resource, name)
+	url, err := apipath.Path{Group: definitions.Group, Version: definitions.Version, Resource: definitions.Resource, Name: name}.URL(m.cluster.BaseURL())
+	if err != nil {
+		return nil
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), nil)
 	if err != nil {
 		return nil

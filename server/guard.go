@@ -70,11 +70,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // admit decides about a request. The context is that of what it was allowed.
 func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 	rt, ctx := routeOf(r), r.Context()
-	g := &grant{credentials: access.CredentialsOf(r)}
-	if err := s.sameOrigin(r, g.credentials); err != nil {
+	g := &grant{}
+	var err error
+	if g.credentials, err = s.sameOrigin(r, access.CredentialsOf(r)); err != nil {
 		return ctx, nil, err
 	}
-	ctx, err := s.identify(ctx, rt, g)
+	ctx, err = s.identify(ctx, rt, g)
 	if err != nil {
 		return ctx, nil, err
 	}

@@ -113,19 +113,23 @@ func (s *Server) serveSelfReview(w http.ResponseWriter, r *http.Request, info *r
 }
 
 // sameOrigin refuses what a web page of another origin has a browser ask with
-// the rights of whoever sits in front of it: those of this machine, or of a
-// client certificate. Browsers let such a page read no answer, except those
-// over a WebSocket.
-func (s *Server) sameOrigin(r *http.Request, credentials access.Credentials) error {
+// rights that the page does not have: those of this machine's user, or of a client
+// certificate. Browsers let such a page read no answer, except those over a
+// WebSocket. A token that the page sends is its own, and only that counts: the
+// certificate beside it is left out. Where no token is checked, none helps.
+func (s *Server) sameOrigin(r *http.Request, credentials access.Credentials) (access.Credentials, error) {
 	origin := r.Header.Get("Origin")
-	if origin == "" || credentials.Explicit() || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return nil
+	if origin == "" || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return credentials, nil
 	}
 	from, err := url.Parse(origin)
 	if err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host) {
-		return nil
+		return credentials, nil
 	}
-	return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket with a bearer token only"))
+	if explicit, ok := credentials.Explicit(); ok && s.opts.Gate != nil {
+		return explicit, nil
+	}
+	return credentials, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket only with a bearer token that is checked: start the server with --authentication upstream"))
 }
 
 // refuse answers with an error, in the way of the API that was asked.

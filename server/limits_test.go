@@ -89,18 +89,31 @@ func TestRequestsTakeNoLongerThanTheyMay(t *testing.T) {
 // machine or certificate may.
 func TestWebSocketsOfOtherOrigins(t *testing.T) {
 	r := start(t, options{})
-	for origin, want := range map[string]int{"http://elsewhere.example": http.StatusForbidden, "null": http.StatusForbidden, r.url: http.StatusSwitchingProtocols} {
+	for _, c := range []struct {
+		origin, protocol string
+		want             int
+	}{
+		{"http://elsewhere.example", "", http.StatusForbidden},
+		{"null", "", http.StatusForbidden},
+		{r.url, "", http.StatusSwitchingProtocols},
+		// A token that nobody checks is no reason to trust the page.
+		{"http://elsewhere.example", "base64url.bearer.authorization.k8s.io.eA, base64.channel.k8s.io", http.StatusForbidden},
+		{"http://elsewhere.example", "base64url.bearer.authorization.k8s.io.eA", http.StatusForbidden},
+	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/v1/pods?watch=true", nil)
 		r.must(err)
 		for name, value := range map[string]string{
-			"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": origin,
+			"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": c.origin,
 		} {
 			req.Header.Set(name, value)
 		}
+		if c.protocol != "" {
+			req.Header.Set("Sec-WebSocket-Protocol", c.protocol)
+		}
 		resp, err := r.client.Do(req)
 		r.must(err)
-		if resp.StatusCode != want {
-			t.Errorf("%q: %s", origin, resp.Status)
+		if resp.StatusCode != c.want {
+			t.Errorf("%q with %q: %s", c.origin, c.protocol, resp.Status)
 		}
 		resp.Body.Close()
 	}

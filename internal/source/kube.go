@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/internal/apipath"
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
@@ -21,7 +22,7 @@ import (
 type Kube[T any] struct {
 	target Target
 	client *http.Client
-	url    url.URL
+	base   *url.URL
 	codec  codec.Codec[T]
 	held   Held[T]
 }
@@ -33,14 +34,13 @@ type Held[T any] func(codec.Identity) (T, bool)
 // NewKube returns a source for target behind the server at base, which may
 // have a path prefix. Objects are made by c.
 func NewKube[T any](client *http.Client, base *url.URL, target Target, c codec.Codec[T]) *Kube[T] {
-	elem := []string{"apis", target.Resource.Group, target.Resource.Version}
-	if target.Resource.Group == "" {
-		elem = []string{"api", target.Resource.Version}
-	}
-	if target.Namespace != "" {
-		elem = append(elem, "namespaces", target.Namespace)
-	}
-	return &Kube[T]{target: target, client: client, url: *base.JoinPath(append(elem, target.Resource.Resource)...), codec: c}
+	return &Kube[T]{target: target, client: client, base: base, codec: c}
+}
+
+// path is that of the target or, with a name, of one object of it.
+func (k *Kube[T]) path(name string) apipath.Path {
+	r := k.target.Resource
+	return apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: k.target.Namespace, Name: name}
 }
 
 // Reuse makes lists take objects from held where it has them, instead of
@@ -61,7 +61,7 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	if opts.Limit > 0 {
 		query.Set("limit", strconv.FormatInt(opts.Limit, 10))
 	}
-	body, format, err := k.get(ctx, query, k.codec.Accept(true))
+	body, format, err := k.get(ctx, "", query, k.codec.Accept(true))
 	if err != nil {
 		return ListResult{}, k.failed("list", err)
 	}
@@ -102,9 +102,7 @@ func (k *Kube[T]) Latest(ctx context.Context) (string, error) {
 // Get fetches one object.
 func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
 	var none T
-	one := *k
-	one.url = *k.url.JoinPath(name)
-	body, format, err := one.get(ctx, url.Values{}, k.codec.Accept(false))
+	body, format, err := k.get(ctx, name, url.Values{}, k.codec.Accept(false))
 	if err != nil {
 		return none, k.failed("get", err)
 	}
@@ -136,7 +134,7 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 	if opts.TimeoutSeconds > 0 {
 		query.Set("timeoutSeconds", strconv.FormatInt(opts.TimeoutSeconds, 10))
 	}
-	body, format, err := k.get(ctx, query, k.codec.Accept(false))
+	body, format, err := k.get(ctx, "", query, k.codec.Accept(false))
 	if err != nil {
 		return k.failed("watch", err)
 	}
@@ -251,8 +249,11 @@ func set(query url.Values, name, value string) {
 
 // get sends a request and returns the body of a good answer, or the Status of
 // a bad one as an error.
-func (k *Kube[T]) get(ctx context.Context, query url.Values, accept string) (io.ReadCloser, codec.Format, error) {
-	u := k.url
+func (k *Kube[T]) get(ctx context.Context, name string, query url.Values, accept string) (io.ReadCloser, codec.Format, error) {
+	u, err := k.path(name).URL(k.base)
+	if err != nil {
+		return nil, 0, err
+	}
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
