@@ -5,7 +5,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // answers keeps the items of whole lists, so that of many who ask for the same one
@@ -25,7 +25,7 @@ type answers struct {
 // answerKey names the items of a list, in a form. They do not change; the list's
 // own metadata is not among them.
 type answerKey struct {
-	of                        mirror.Identity
+	of                        read.Identity
 	namespace, labels, fields string
 	what                      variant
 }

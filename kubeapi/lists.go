@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // A list is put together of three parts: what is in front of the items, with the
@@ -15,7 +15,7 @@ import (
 // the items are the stored encodings of the objects, one behind the other.
 
 // answerList sends a list.
-func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
+func (c *call) answerList(meta metav1.ListMeta, found []*read.Object) error {
 	switch {
 	case c.form.content == table:
 		t, err := c.newTable()
@@ -69,23 +69,24 @@ func (c *call) sharable() bool {
 const fewItems = 32
 
 // sharedList sends a list of which the items may have been compressed for others.
-func (c *call) sharedList(id mirror.Identity, meta metav1.ListMeta, s *mirror.State) error {
-	var found []*mirror.Object
+func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State) error {
+	var found []*read.Object
 	if !c.q.Everything() {
-		if found, _ = s.List(c.q, "", 0); len(found) < fewItems {
+		if found = s.List("", 0); len(found) < fewItems {
 			return c.answerList(meta, found)
 		}
 	}
-	k := answerKey{of: id, namespace: c.q.Namespace, what: c.variant()}
-	if c.q.Labels != nil {
-		k.labels = c.q.Labels.String()
+	ask := c.q.Ask()
+	k := answerKey{of: id, namespace: c.q.Namespace(), what: c.variant()}
+	if ask.Labels != nil {
+		k.labels = ask.Labels.String()
 	}
-	if c.q.Fields != nil {
-		k.fields = c.q.Fields.String()
+	if ask.Fields != nil {
+		k.fields = ask.Fields.String()
 	}
 	made, err := c.answers.get(c.r.Context(), k, func() (*packed, error) {
 		if found == nil {
-			found, _ = s.List(c.q, "", 0)
+			found = s.List("", 0)
 		}
 		p := packer{from: gzipFrom}
 		if err := c.items(found, p.add); err != nil {
@@ -125,7 +126,7 @@ func (c *call) variant() variant {
 // itemsSize is how many bytes the items take, which protobuf says in front of
 // them; nobody else needs to know. What cannot be encoded shows here, before the
 // answer has begun.
-func (c *call) itemsSize(found []*mirror.Object) (int64, error) {
+func (c *call) itemsSize(found []*read.Object) (int64, error) {
 	if c.form.media != asProtobuf && c.form.content == whole {
 		return 0, nil // as stored
 	}
@@ -147,7 +148,7 @@ func itemSize(content []byte) int64 {
 
 // items puts the items together from the encodings of the objects, between which
 // JSON has commas.
-func (c *call) items(found []*mirror.Object, add func([]byte)) error {
+func (c *call) items(found []*read.Object, add func([]byte)) error {
 	if c.form.media != asProtobuf && c.form.content == whole {
 		for i, o := range found {
 			if i > 0 {

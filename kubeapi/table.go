@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	printing "github.com/tidings-io/tidings/kubeapi/table"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // tableMaker makes the Tables of one request.
@@ -65,11 +65,11 @@ var definitionSeed = maphash.MakeSeed()
 // row is what a Table shows of an object.
 type row struct {
 	*printing.Row
-	object *mirror.Object
+	object *read.Object
 }
 
 // rows reads each version of an object once for all Tables that show it.
-func (t *tableMaker) rows(found []*mirror.Object) ([]row, error) {
+func (t *tableMaker) rows(found []*read.Object) ([]row, error) {
 	rows := make([]row, 0, len(found))
 	for _, o := range found {
 		made, err := t.cache.keep(key{o, variant{content: table, printer: t.Printer}}, func() (any, int, error) {
@@ -89,7 +89,7 @@ func (t *tableMaker) rows(found []*mirror.Object) ([]row, error) {
 }
 
 // table is the JSON of a Table.
-func (t *tableMaker) table(meta metav1.ListMeta, found []*mirror.Object, headed bool) ([]byte, error) {
+func (t *tableMaker) table(meta metav1.ListMeta, found []*read.Object, headed bool) ([]byte, error) {
 	out := append(typeMeta("Table", t.form.group()), `,"metadata":`...)
 	out = append(out, marshal(meta)...)
 	out = append(out, `,"columnDefinitions":`...)

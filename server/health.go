@@ -21,9 +21,9 @@ type check struct {
 // serveAlive answers /healthz and /livez: who answers is alive. Those of a cluster
 // say that there is such a cluster.
 func (s *Server) serveAlive(w http.ResponseWriter, r *http.Request, rt route) {
-	if rt.cluster != "" {
-		if _, err := s.mirror.Cluster(rt.cluster); err != nil {
-			failWith(w, err)
+	if rt.name != "" {
+		if rt.nowhere != nil {
+			failWith(w, rt.nowhere)
 			return
 		}
 	}
@@ -45,7 +45,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 		checks = append(checks, check{name: "memory", note: state})
 	}
 	for _, c := range status.Clusters {
-		if rt.cluster != "" && c.Name != rt.cluster {
+		if rt.name != "" && c.Name != rt.name {
 			continue
 		}
 		for _, res := range c.Resources {
@@ -53,7 +53,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 				continue
 			}
 			one := check{name: "mirror/" + c.Name + "/" + res.Name}
-			if rt.cluster != "" {
+			if rt.name != "" {
 				one.name = "mirror/" + res.Name
 			}
 			switch {
@@ -66,8 +66,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 			checks = append(checks, one)
 		}
 	}
-	if rt.cluster != "" && !slices.ContainsFunc(status.Clusters, func(c mirror.ClusterStatus) bool { return c.Name == rt.cluster }) {
-		failWith(w, bad(s.mirror.Clusters(), "there is no cluster %q", rt.cluster))
+	if rt.name != "" && !slices.ContainsFunc(status.Clusters, func(c mirror.ClusterStatus) bool { return c.Name == rt.name }) {
+		failWith(w, bad(s.mirror.Clusters(), "there is no cluster %q", rt.name))
 		return
 	}
 	s.writeChecks(w, r, rt, checks)

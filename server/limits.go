@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // class is what a request counts as.
@@ -146,7 +145,7 @@ func listsEverything(r *http.Request) bool {
 			return false
 		}
 	case kubernetes:
-		if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "list" {
+		if rt.api == nil || rt.api.Info.Verb != "list" {
 			return false
 		}
 	default:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/read"
 )
 
 // DefaultAddr is where [Server.ListenAndServe] listens if not told otherwise.
@@ -72,6 +73,8 @@ type Options struct {
 	// mirrored resources to the cluster, under the credentials of who makes
 	// them and never the mirror's. They are refused otherwise.
 	Passthrough bool
+	// Reads are options of how the mirror is read: of the pages of lists.
+	Reads read.Options
 	// Kubernetes are options of the Kubernetes API. Its Else and Logger are the
 	// server's to set.
 	Kubernetes kubeapi.Options

@@ -19,12 +19,14 @@ import (
 	"github.com/tidings-io/tidings/kubeapi/discovery"
 	"github.com/tidings-io/tidings/kubeapi/passthrough"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // Server answers HTTP requests from a mirror. Make one with [New], and run it
 // once with [Server.Serve].
 type Server struct {
 	mirror      *mirror.Mirror
+	reader      *read.Reader
 	opts        Options
 	log         *slog.Logger
 	metrics     *metrics
@@ -48,7 +50,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	if m == nil {
 		return nil, errors.New("server: there is no mirror to serve from")
 	}
-	s := &Server{mirror: m, opts: opts.withDefaults()}
+	s := &Server{mirror: m, reader: read.New(opts.Reads), opts: opts.withDefaults()}
 	s.log = s.opts.Logger
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error

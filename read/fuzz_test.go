@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // FuzzContinue hands in tokens nobody was given.
@@ -27,7 +28,7 @@ func FuzzContinue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		q := q
 		q.Continue = token
-		_, err := r.mirror.List(context.Background(), q, func(*mirror.Object) error { return nil })
+		err := r.listErr(q)
 		switch mirror.ReasonOf(err) {
 		case mirror.Expired, mirror.Invalid:
 		default:
@@ -59,7 +60,7 @@ func FuzzSince(f *testing.F) {
 			ctx, cancel = context.WithCancel(ctx) // do not wait for the mirror to come to it
 			cancel()
 		}
-		events, err := r.mirror.Watch(ctx, q, since)
+		events, err := r.events(ctx, q, since)
 		if err != nil {
 			if mirror.ReasonOf(err) != mirror.Invalid && ctx.Err() == nil {
 				t.Errorf("%q: %v", since, err)
@@ -73,10 +74,10 @@ func FuzzSince(f *testing.F) {
 			if err != nil {
 				t.Errorf("%q: %v", since, err)
 			}
-			if e.Type == mirror.Bookmark {
+			if e.Type == read.Bookmark {
 				continue
 			}
-			if want := mirror.Reset; since != "" && e.Type != want {
+			if want := read.Reset; since != "" && e.Type != want {
 				t.Errorf("%q: the watch began with %s", since, e.Type)
 			}
 			break

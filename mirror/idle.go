@@ -34,10 +34,10 @@ func (u *use) since() time.Duration {
 	return time.Since(u.born) - time.Duration(u.lastRead.Load())
 }
 
-// await ends the keeper when nobody has read from it for [Options.Unread]. The
+// await ends the informer when nobody has read from it for [Options.Unread]. The
 // next one who asks has it started anew.
-func (k *keeper) await() {
-	limit := k.member.mirror.opts.Unread
+func (k *Informer) await() {
+	limit := k.cluster.mirror.opts.Unread
 	if limit <= 0 {
 		return
 	}
@@ -49,17 +49,17 @@ func (k *keeper) await() {
 			next.Stop()
 			return
 		}
-		if k.member.drop(k, limit) {
-			k.member.mirror.log.Info("nobody reads a resource any more: it is no longer mirrored", "cluster", k.member.name, "resource", k.resource.String(), "unread", limit)
+		if k.cluster.drop(k, limit) {
+			k.cluster.mirror.log.Info("nobody reads a resource any more: it is no longer mirrored", "cluster", k.cluster.name, "resource", k.resource.String(), "unread", limit)
 			k.cancel(errUnread)
 			return
 		}
 	}
 }
 
-// drop forgets a keeper if nobody has read from it for so long.
-func (m *member) drop(k *keeper, unread time.Duration) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return k.use.since() >= unread && m.forget(k)
+// drop forgets an informer if nobody has read from it for so long.
+func (c *Cluster) drop(k *Informer, unread time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return k.use.since() >= unread && c.forgetLocked(k)
 }

@@ -1,21 +1,19 @@
-package mirror_test
+package read_test
 
 import (
-	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 func TestPagesAreOfOneState(t *testing.T) {
-	for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+	for _, source := range []read.Source{read.Cache, read.Live} {
 		t.Run(string(source), func(t *testing.T) {
 			inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 				rnd := rand.New(rand.NewPCG(1, 2))
@@ -23,14 +21,15 @@ func TestPagesAreOfOneState(t *testing.T) {
 					r.set("default", fmt.Sprintf("cm-%02d", i), "1", fmt.Sprintf("third=%v", i%3 == 0))
 					r.set("kube-public", fmt.Sprintf("cm-%02d", i), "1")
 				}
-				for name, q := range map[string]mirror.Query{
+				for name, q := range map[string]read.Ask{
 					"all":       {},
 					"namespace": {Namespace: "default"},
 					"labels":    {Labels: selector(t, "third=true")},
 					"none":      {Labels: selector(t, "third=perhaps")},
 					"fields":    {Fields: fieldSelector(t, "metadata.name!=cm-07")},
 				} {
-					q.Target, q.Source = r.query("cm").Target, source
+					of := r.query("cm")
+					q.Cluster, q.Resource, q.Source = of.Cluster, of.Resource, source
 					want, whole := r.list(q)
 					q.Limit = int64(1 + rnd.IntN(30))
 					if name == "namespace" {
@@ -77,7 +76,8 @@ func TestPagesAreOfOneState(t *testing.T) {
 }
 
 func TestTokensOfOtherQueriesAndStates(t *testing.T) {
-	inBubble(t, demo.Options{}, mirror.Options{PageTTL: time.Minute, MaxPages: 3}, func(r *rig) {
+	opts := read.Options{PageTTL: time.Minute, MaxPages: 3, MaxPagesPerCaller: 3}
+	inBubbleOf(t, demo.Options{}, mirror.Options{Retain: 1}, opts, func(r *rig) {
 		for i := range 10 {
 			r.set("default", fmt.Sprint("a", i), "1", "x=y")
 			r.set("kube-public", fmt.Sprint("a", i), "1", "x=y")
@@ -86,36 +86,39 @@ func TestTokensOfOtherQueriesAndStates(t *testing.T) {
 		q.Limit = 1
 		first := func() string {
 			t.Helper()
+			q := q
+			q.Continue = ""
 			_, meta := r.list(q)
 			if meta.Continue == "" {
 				t.Fatal("no next page")
 			}
 			return meta.Continue
 		}
-		token := first()
-		q.Continue = token
-		for name, change := range map[string]func(*mirror.Query){
-			"namespace": func(q *mirror.Query) { q.Namespace = "default" },
-			"labels":    func(q *mirror.Query) { q.Labels = selector(t, "x=y") },
-			"fields":    func(q *mirror.Query) { q.Fields = fieldSelector(t, "metadata.name!=b") },
-			"source":    func(q *mirror.Query) { q.Source = mirror.Live },
-			"resource":  func(q *mirror.Query) { q.Target = r.query("pods").Target },
-			"forged": func(q *mirror.Query) {
-				raw, _ := base64.RawURLEncoding.DecodeString(q.Continue)
-				q.Continue = base64.RawURLEncoding.EncodeToString(slices.Concat(raw[:16], []byte(`{"s":1,"a":"kube-public/a"}`)))
-			},
+		q.Continue = first()
+		for name, change := range map[string]func(*read.Ask){
+			"namespace": func(q *read.Ask) { q.Namespace = "default" },
+			"labels":    func(q *read.Ask) { q.Labels = selector(t, "x=y") },
+			"fields":    func(q *read.Ask) { q.Fields = fieldSelector(t, "metadata.name!=b") },
+			"resource":  func(q *read.Ask) { q.Resource = r.query("pods").Resource },
 		} {
 			other := q
 			change(&other)
-			e := r.refuse(r.listErr(other), mirror.Expired)
-			if t.Failed() {
-				t.Fatal(name, e)
+			if err := r.listErr(other); mirror.ReasonOf(err) != mirror.Expired {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 		q.Limit = 7 // the limit may change
 		r.must(r.listErr(q))
 		q.Limit = 1
 
+		change := func() {
+			for i := range 3 { // which is more than is retained
+				r.set("default", "a1", fmt.Sprint("changed ", i, time.Now()), "x=y")
+				synctest.Wait()
+			}
+			time.Sleep(time.Second)
+		}
+		change()
 		time.Sleep(50 * time.Second)
 		r.must(r.listErr(q)) // a use prolongs it
 		time.Sleep(50 * time.Second)
@@ -124,11 +127,9 @@ func TestTokensOfOtherQueriesAndStates(t *testing.T) {
 		r.refuse(r.listErr(q), mirror.Expired)
 
 		var tokens []string
-		for i := range 4 {
-			q.Continue = ""
+		for range 4 {
 			tokens = append(tokens, first(), first()) // of one state
-			r.set("default", "a1", fmt.Sprint("changed ", i), "x=y")
-			time.Sleep(time.Second)
+			change()
 		}
 		for i, token := range tokens {
 			q.Continue = token
@@ -138,9 +139,37 @@ func TestTokensOfOtherQueriesAndStates(t *testing.T) {
 				r.must(err)
 			}
 		}
+	})
+}
 
-		r.must(r.mirror.Set(r.ctx, map[string]*rest.Config{"test": rest.CopyConfig(r.config)}))
-		q.Target = r.query("cm").Target
-		r.refuse(r.listErr(q), mirror.Expired)
+// The pages of one caller leave those of the others where they are.
+func TestPagesOfOneCallerLeaveRoomForOthers(t *testing.T) {
+	opts := read.Options{MaxPages: 10, MaxPagesPerCaller: 3}
+	inBubbleOf(t, demo.Options{}, mirror.Options{Retain: 1}, opts, func(r *rig) {
+		r.set("default", "a", "1")
+		r.set("default", "b", "1")
+		page := func(caller, token string) (string, error) {
+			ask := r.query("cm")
+			ask.Limit, ask.Continue = 1, token
+			q, err := r.bind(ask, read.List)
+			r.must(err)
+			meta, err := r.reader.List(read.WithCaller(r.ctx, caller), q, func(*read.Object) error { return nil })
+			return meta.Continue, err
+		}
+		token, err := page("admin", "")
+		r.must(err)
+		_, err = page("flood", "") // the same state, for another caller
+		r.must(err)
+		for i := range 100 {
+			for range 2 {
+				r.set("default", "a", fmt.Sprint("changed ", i), fmt.Sprint("x=", i))
+			}
+			synctest.Wait()
+			_, err := page(fmt.Sprint("flood", map[bool]string{true: "", false: fmt.Sprint(i % 5)}[i < 50]), "")
+			r.must(err)
+		}
+		if _, err := page("admin", token); err != nil {
+			t.Errorf("the pages of others have pushed out the administrator's: %v", err)
+		}
 	})
 }

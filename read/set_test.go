@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 func TestSetLeavesAloneWhatHasNotChanged(t *testing.T) {
@@ -33,9 +34,9 @@ func TestSetLeavesAloneWhatHasNotChanged(t *testing.T) {
 		if got := r.mirror.Clusters(); fmt.Sprint(got) != "[other test]" {
 			t.Errorf("clusters %v", got)
 		}
-		target, err := r.mirror.Resolve(r.ctx, "other", "cm")
+		target, err := r.resolve("other", "cm")
 		r.must(err)
-		if got, _ := r.list(mirror.Query{Target: target}); len(got) != 0 {
+		if got, _ := r.list(target); len(got) != 0 {
 			t.Errorf("the other cluster has %v", got)
 		}
 		if n := other.OpenWatches(configMaps); n != 1 {
@@ -54,7 +55,7 @@ func TestSetLeavesAloneWhatHasNotChanged(t *testing.T) {
 		if n := other.OpenWatches(configMaps); n != 0 {
 			t.Errorf("%d watches on a cluster that was removed", n)
 		}
-		r.refuse(r.listErr(mirror.Query{Target: target}), mirror.Ended)
+		r.refuse(r.listErr(target), mirror.Ended)
 		w.expect("ADDED default/b@" + r.set("default", "b", "1"))
 		if n := r.server.Count("list", configMaps); n != 1 {
 			t.Errorf("the cluster that did not change was listed %d times", n)
@@ -79,13 +80,15 @@ func TestSetReplacesWhatHasChanged(t *testing.T) {
 }
 
 func TestRemovedClustersGiveBackTheirMemory(t *testing.T) {
-	inBubble(t, demo.Options{}, mirror.Options{PageTTL: time.Hour}, func(r *rig) {
+	inBubbleOf(t, demo.Options{}, mirror.Options{}, read.Options{PageTTL: time.Hour}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "1")
 		q := r.query("cm")
-		var held weak.Pointer[mirror.Object]
+		var held weak.Pointer[read.Object]
 		q.Limit = 1
-		_, err := r.mirror.List(r.ctx, q, func(o *mirror.Object) error { // a page holds its state
+		page, err := r.bind(q, read.List)
+		r.must(err)
+		_, err = r.reader.List(r.ctx, page, func(o *read.Object) error { // a page holds its state
 			held = weak.Make(o)
 			return nil
 		})
@@ -106,7 +109,7 @@ func TestRemovedClustersGiveBackTheirMemory(t *testing.T) {
 	})
 }
 
-func q0(q mirror.Query) mirror.Query {
+func q0(q read.Ask) read.Ask {
 	q.Limit = 0
 	return q
 }
@@ -147,7 +150,7 @@ func TestClosedMirrors(t *testing.T) {
 		q := r.query("cm")
 		r.close()
 		r.refuse(r.listErr(q), mirror.Ended)
-		_, err := r.mirror.Resolve(r.ctx, "", "cm")
+		_, err := r.resolve("", "cm")
 		r.refuse(err, mirror.Ended)
 		r.refuse(r.mirror.Set(r.ctx, map[string]*rest.Config{"test": r.config}), mirror.Ended)
 		if r.mirror.Status().Ready {

@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"errors"
@@ -14,15 +14,16 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // state returns what a state holds, as "namespace/name@version".
-func (r *rig) state(q mirror.Query, match mirror.Match, version uint64) ([]string, string) {
+func (r *rig) state(q read.Ask, match read.Match, version uint64) ([]string, string) {
 	r.Helper()
-	s, err := r.mirror.State(r.ctx, q, match, version)
+	s, err := r.stateOf(q, match, version)
 	r.must(err)
 	defer s.Release()
-	found, _ := s.List(q, "", 0)
+	found := s.List("", 0)
 	out := []string{}
 	for _, o := range found {
 		out = append(out, line(o))
@@ -48,14 +49,14 @@ func TestLatestHasWhatWasThereWhenItWasAskedFor(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		q := r.query("configmaps")
 		r.set("default", "first", "1")
-		r.state(q, mirror.Latest, 0)
+		r.state(q, read.Latest, 0)
 		for i := range 40 {
 			want := r.set("default", fmt.Sprint("c", i%7), fmt.Sprint(i))
 			if i%3 == 0 {
 				want = r.touch(fmt.Sprint("n", i))
 			}
 			begun := time.Now()
-			found, at := r.state(q, mirror.Latest, 0)
+			found, at := r.state(q, read.Latest, 0)
 			if version(at) < version(want) {
 				t.Fatalf("%s, though the cluster was at %s", at, want)
 			}
@@ -64,7 +65,7 @@ func TestLatestHasWhatWasThereWhenItWasAskedFor(t *testing.T) {
 			}
 			q := q
 			q.Namespace, q.Name = "default", fmt.Sprint("c", i%7)
-			if o, err := r.mirror.One(r.ctx, q, mirror.Latest, 0); err != nil || string(o.JSON()) == "" {
+			if o, _, err := r.get(q, read.Latest, 0); err != nil || string(o.JSON()) == "" {
 				t.Fatalf("%v, though %v", err, found)
 			}
 		}
@@ -75,7 +76,7 @@ func TestLatestAsksOnceForAll(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		q := r.query("configmaps")
 		r.set("default", "a", "1")
-		r.state(q, mirror.Latest, 0)
+		r.state(q, read.Latest, 0)
 		r.server.Inject(func(req *demo.Request) *demo.Fault {
 			if req.Verb == "list" {
 				return &demo.Fault{Delay: 15 * time.Millisecond}
@@ -87,7 +88,7 @@ func TestLatestAsksOnceForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 200 {
 			all.Go(func() {
-				if _, at := r.state(q, mirror.Latest, 0); version(at) < version(want) {
+				if _, at := r.state(q, read.Latest, 0); version(at) < version(want) {
 					t.Errorf("%s, though the cluster was at %s", at, want)
 				}
 			})
@@ -107,7 +108,7 @@ func TestNewestIsAskedForOnce(t *testing.T) {
 		for i := range 300 {
 			r.set("default", fmt.Sprint("c", i), "1")
 		}
-		r.state(q, mirror.Latest, 0)
+		r.state(q, read.Latest, 0)
 		r.server.Inject(func(req *demo.Request) *demo.Fault { return &demo.Fault{Delay: 15 * time.Millisecond} })
 		ask := func(name func(i int) string, most int) {
 			t.Helper()
@@ -118,7 +119,7 @@ func TestNewestIsAskedForOnce(t *testing.T) {
 				all.Go(func() {
 					one := q
 					one.Namespace, one.Name = "default", name(i)
-					o, err := r.mirror.One(r.ctx, one, mirror.Latest, 0)
+					o, _, err := r.get(one, read.Latest, 0)
 					if err != nil || one.Name == name(7) && version(o.GetResourceVersion()) < want {
 						t.Errorf("%v, %v: not what there was at %d", o, err, want)
 					}
@@ -144,13 +145,13 @@ func TestLatestOfVeryMany(t *testing.T) {
 		}
 		r.set("default", "few", "1", "is=few")
 		q := r.query("configmaps")
-		r.state(q, mirror.Any, 0)
+		r.state(q, read.Any, 0)
 		whole := func(most time.Duration) {
 			t.Helper()
 			want := r.touch("n" + strconv.FormatInt(int64(most), 10))
 			r.server.ResetCounts()
 			begun := time.Now()
-			found, at := r.state(q, mirror.Latest, 0)
+			found, at := r.state(q, read.Latest, 0)
 			if len(found) != 10_051 || version(at) < version(want) {
 				t.Fatalf("%d at %s; the cluster was at %s", len(found), at, want)
 			}
@@ -170,19 +171,19 @@ func TestLatestOfVeryMany(t *testing.T) {
 		begun := time.Now()
 		one := q
 		one.Namespace, one.Name = "default", "c7"
-		_, err := r.mirror.One(r.ctx, one, mirror.Latest, 0)
+		_, _, err := r.get(one, read.Latest, 0)
 		r.must(err)
 		if took := time.Since(begun); took > 100*time.Millisecond {
 			t.Errorf("a get took %s", took)
 		}
 		one.Name = "nothing"
-		if _, err := r.mirror.One(r.ctx, one, mirror.Latest, 0); mirror.ReasonOf(err) != mirror.NotFound {
+		if _, _, err := r.get(one, read.Latest, 0); mirror.ReasonOf(err) != mirror.NotFound {
 			t.Errorf("%v", err)
 		}
 		few := q
 		few.Labels = selector(t, "is=few")
 		begun = time.Now()
-		if found, at := r.state(few, mirror.Latest, 0); len(found) != 1 || version(at) < version(want) || time.Since(begun) > 100*time.Millisecond {
+		if found, at := r.state(few, read.Latest, 0); len(found) != 1 || version(at) < version(want) || time.Since(begun) > 100*time.Millisecond {
 			t.Errorf("%v at %s after %s", found, at, time.Since(begun))
 		}
 	})
@@ -194,11 +195,11 @@ func TestIdentity(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		q := r.query("configmaps")
 		r.set("default", "a", "1")
-		seen := map[mirror.Identity]string{}
-		last, at := mirror.Identity{}, ""
+		seen := map[read.Identity]string{}
+		last, at := read.Identity{}, ""
 		look := func(what string, same bool) {
 			t.Helper()
-			s, err := r.mirror.State(r.ctx, q, mirror.Latest, 0)
+			s, err := r.stateOf(q, read.Latest, 0)
 			r.must(err)
 			defer s.Release()
 			id, ok := s.Identity()
@@ -227,16 +228,16 @@ func TestVersionsOfTheFuture(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		at := r.set("default", "a", "1")
 		q := r.query("configmaps")
-		r.state(q, mirror.Any, 0)
+		r.state(q, read.Any, 0)
 		// What the cluster has, the mirror comes to have, though nothing has
 		// happened to this resource.
 		want := r.touch("n")
-		if _, at := r.state(q, mirror.NotOlderThan, version(want)); version(at) < version(want) {
+		if _, at := r.state(q, read.NotOlderThan, version(want)); version(at) < version(want) {
 			t.Errorf("%s, not %s", at, want)
 		}
 		begun := time.Now()
-		_, err := r.mirror.State(r.ctx, q, mirror.NotOlderThan, version(want)+1_000)
-		var tooLarge *mirror.TooLargeError
+		_, err := r.stateOf(q, read.NotOlderThan, version(want)+1_000)
+		var tooLarge *read.TooLargeError
 		if !errors.As(err, &tooLarge) || tooLarge.Want != version(want)+1_000 || tooLarge.Have < version(at) {
 			t.Errorf("%v", err)
 		}
@@ -246,7 +247,7 @@ func TestVersionsOfTheFuture(t *testing.T) {
 		// One that comes to be while it is waited for is answered.
 		done := make(chan string)
 		go func() {
-			_, at := r.state(q, mirror.NotOlderThan, version(want)+1)
+			_, at := r.state(q, read.NotOlderThan, version(want)+1)
 			done <- at
 		}()
 		time.Sleep(time.Second) // of the bubble's time
@@ -261,16 +262,16 @@ func TestClusterThatDoesNotAnswer(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		q := r.query("configmaps")
-		r.state(q, mirror.Any, 0)
+		r.state(q, read.Any, 0)
 		r.server.SetDown(true)
-		if _, err := r.mirror.State(r.ctx, q, mirror.Latest, 0); mirror.ReasonOf(err) != mirror.Unreachable {
+		if _, err := r.stateOf(q, read.Latest, 0); mirror.ReasonOf(err) != mirror.Unreachable {
 			t.Errorf("%v", err)
 		}
-		if found, _ := r.state(q, mirror.Any, 0); len(found) != 1 {
+		if found, _ := r.state(q, read.Any, 0); len(found) != 1 {
 			t.Errorf("%v", found)
 		}
 		r.server.SetDown(false)
-		if found, _ := r.state(q, mirror.Latest, 0); len(found) != 1 {
+		if found, _ := r.state(q, read.Latest, 0); len(found) != 1 {
 			t.Errorf("%v", found)
 		}
 	})
@@ -284,7 +285,7 @@ func TestPast(t *testing.T) {
 		inBubble(t, demo.Options{}, mirror.Options{Retain: 30}, func(r *rig) {
 			q := r.query("configmaps")
 			begun := r.set("default", "zero", "0")
-			_, base := r.state(q, mirror.Latest, 0)
+			_, base := r.state(q, read.Latest, 0)
 			r.set("default", "one", "1")
 			was := map[string][]string{}
 			var versions []string
@@ -302,16 +303,16 @@ func TestPast(t *testing.T) {
 				default:
 					at = r.touch(fmt.Sprint("n", i))
 				}
-				now, _ := r.state(q, mirror.Latest, 0)
+				now, _ := r.state(q, read.Latest, 0)
 				was[at], versions = now, append(versions, at)
 			}
 			for _, at := range versions {
-				s, err := r.mirror.State(r.ctx, q, mirror.Exact, version(at))
+				s, err := r.stateOf(q, read.Exact, version(at))
 				if mirror.ReasonOf(err) == mirror.Expired && len(steps) > 25 {
 					continue // and not retained
 				}
 				r.must(err)
-				found, _ := s.List(q, "", 0)
+				found := s.List("", 0)
 				got := []string{}
 				for _, o := range found {
 					got = append(got, line(o))
@@ -321,14 +322,16 @@ func TestPast(t *testing.T) {
 				}
 				half := q
 				half.Namespace = "a"
-				some, more := s.List(half, "", 1)
-				if want := s.Count("a", "", 0); len(some) != min(want, 1) || more != (want > 1) {
-					rt.Errorf("at %s: %d in namespace a, %v, of %d", at, len(some), more, want)
+				in, err := r.stateOf(half, read.Exact, version(at))
+				r.must(err)
+				if some, want := in.List("", 1), in.Count("", 0); len(some) != min(want, 1) || want != len(in.List("", 0)) {
+					rt.Errorf("at %s: %d in namespace a, of %d", at, len(some), want)
 				}
+				in.Release()
 				s.Release()
 			}
 			if version(begun) < version(base) {
-				if _, err := r.mirror.State(r.ctx, q, mirror.Exact, version(begun)-1); mirror.ReasonOf(err) != mirror.Expired {
+				if _, err := r.stateOf(q, read.Exact, version(begun)-1); mirror.ReasonOf(err) != mirror.Expired {
 					rt.Errorf("before the first list: %v", err)
 				}
 			}

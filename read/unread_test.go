@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"testing"

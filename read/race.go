@@ -1,4 +1,4 @@
-package mirror
+package read
 
 import (
 	"context"
@@ -16,18 +16,17 @@ const (
 	liveList = 20 * time.Millisecond
 	// liveObjects is how many objects a list may have for it to be worth it.
 	liveObjects = 500
-	// liveAtOnce is how many such lists of a cluster may be under way.
+	// liveAtOnce is how many such lists of a resource may be under way.
 	liveAtOnce = 4
 )
 
 // tryLive runs a read of the cluster itself if not too many are under way.
-func tryLive[T any](m *member, ask func() (T, error)) (T, error) {
-	if m.live.Add(1) > liveAtOnce {
-		m.live.Add(-1)
-		var none T
-		return none, errBusy
+func (f *feed) tryLive(ask func() (*State, error)) (*State, error) {
+	if f.live.Add(1) > liveAtOnce {
+		f.live.Add(-1)
+		return nil, errBusy
 	}
-	defer m.live.Add(-1)
+	defer f.live.Add(-1)
 	return ask()
 }
 

@@ -1,4 +1,4 @@
-package mirror
+package read
 
 import (
 	"hash/maphash"
@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// looks remembers what selectors have last read of objects. A change is shown to
+// selectorCache remembers what selectors have last read of objects. A change is shown to
 // those of all watches at about the same time: a thousand kubelets ask of each pod
 // on which node it is, and to read that takes expanding and parsing the pod.
-type looks [256]atomic.Pointer[look]
+type selectorCache [256]atomic.Pointer[look]
 
 type look struct {
 	object *Object
@@ -22,7 +22,7 @@ type look struct {
 var lookSeed = maphash.MakeSeed()
 
 // at is where to remember a look at an object. What was there is forgotten.
-func (l *looks) at(o *Object, field string) *atomic.Pointer[look] {
+func (l *selectorCache) at(o *Object, field string) *atomic.Pointer[look] {
 	return &l[maphash.Comparable(lookSeed, struct {
 		o     *Object
 		field string
@@ -30,7 +30,7 @@ func (l *looks) at(o *Object, field string) *atomic.Pointer[look] {
 }
 
 // labels are an object's. They must not be modified.
-func (l *looks) labels(o *Object) labels.Set {
+func (l *selectorCache) labels(o *Object) labels.Set {
 	at := l.at(o, "")
 	if seen := at.Load(); seen != nil && seen.object == o && seen.field == "" {
 		return seen.labels
@@ -41,7 +41,7 @@ func (l *looks) labels(o *Object) labels.Set {
 }
 
 // field is what read says of an object.
-func (l *looks) field(o *Object, field string, read func(*Object) string) string {
+func (l *selectorCache) field(o *Object, field string, read func(*Object) string) string {
 	at := l.at(o, field)
 	if seen := at.Load(); seen != nil && seen.object == o && seen.field == field {
 		return seen.value

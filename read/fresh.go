@@ -1,4 +1,4 @@
-package mirror
+package read
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/source"
+	"github.com/tidings-io/tidings/mirror"
 )
 
 // How the mirror comes to be as fresh as its cluster. A watch tells what has
@@ -56,61 +56,41 @@ const (
 	freshPatience = 10 * time.Second
 )
 
-// freshness is what a keeper has to find out how fresh it is.
-type freshness struct {
-	asks, proofs rounds[uint64]
-	gets         questions[types.NamespacedName, *Object] // single objects as they are now; nil: there is none
-	source       *source.Kube[*metav1.PartialObjectMetadata]
-}
-
-func (k *keeper) initFreshness() error {
-	objects, err := codec.For[*metav1.PartialObjectMetadata](k.resource.GVK(), codec.Options{})
+// metadata reads the metadata of what the informer holds off the cluster.
+func (f *feed) metadata() (*source.Kube[*metav1.PartialObjectMetadata], error) {
+	gvk := f.Resource().GVK()
+	objects, err := codec.For[*metav1.PartialObjectMetadata](gvk, codec.Options{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	target := source.Target{Cluster: k.member.name, Resource: k.resource.GVR(), Kind: k.resource.Kind, Namespace: k.namespace}
-	k.fresh.source = source.NewKube(k.member.cluster.HTTPClient(), k.member.cluster.BaseURL(), target, objects)
-	k.fresh.asks = rounds[uint64]{ask: k.ask, ctx: k.ctx}
-	k.fresh.proofs = rounds[uint64]{ask: k.prove, ctx: k.ctx}
-	k.fresh.gets = questions[types.NamespacedName, *Object]{ask: k.getLive, ctx: k.ctx, most: getsAtOnce}
-	return nil
+	return kube(f.Cluster(), source.Target{Resource: f.Resource().GVR(), Kind: gvk.Kind, Namespace: f.Namespace()}, objects), nil
 }
 
 // version is the resourceVersion the mirror has come to.
-func (k *keeper) version() uint64 {
-	version, _ := k.informer.Seen()
+func (f *feed) version() uint64 {
+	version, _ := f.Engine().Seen()
 	return object.Version(version)
 }
 
-// latest waits until the mirror has everything the cluster had when latest was
-// called.
-func (k *keeper) latest(ctx context.Context) error {
-	version, err := k.newestVersion(ctx)
-	if err != nil {
-		return err
-	}
-	return k.reach(ctx, version)
-}
-
 // newestVersion is the one that the cluster is at.
-func (k *keeper) newestVersion(ctx context.Context) (uint64, error) {
-	if _, objects := k.informer.Seen(); objects <= askByProof {
-		return k.fresh.proofs.do(ctx)
+func (f *feed) newestVersion(ctx context.Context) (uint64, error) {
+	if _, objects := f.Engine().Seen(); objects <= askByProof {
+		return f.proofs.do(ctx)
 	}
-	return k.fresh.asks.do(ctx)
+	return f.asks.do(ctx)
 }
 
 // reach waits until the mirror has a version that the cluster has.
-func (k *keeper) reach(ctx context.Context, version uint64) error {
-	for k.version() < version {
-		if _, err := k.fresh.proofs.do(ctx); err != nil {
+func (f *feed) reach(ctx context.Context, version uint64) error {
+	for f.version() < version {
+		if _, err := f.proofs.do(ctx); err != nil {
 			return err
 		}
-		if k.version() >= version {
+		if f.version() >= version {
 			break
 		}
 		grace, cancel := context.WithTimeout(ctx, watchGrace)
-		_ = k.informer.WaitFor(grace, decimal(version))
+		_ = f.Engine().WaitFor(grace, decimal(version))
 		cancel()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -120,12 +100,16 @@ func (k *keeper) reach(ctx context.Context, version uint64) error {
 }
 
 // ask asks the cluster which version it is at.
-func (k *keeper) ask(ctx context.Context) (uint64, error) {
+func (f *feed) ask(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errWaited)
 	defer cancel()
-	version, err := k.fresh.source.Latest(ctx)
+	from, err := f.metadata()
 	if err != nil {
-		return 0, upstream("", err)
+		return 0, err
+	}
+	version, err := from.Latest(ctx)
+	if err != nil {
+		return 0, f.Cluster().Upstream("", err)
 	}
 	return object.Version(version), nil
 }
@@ -133,20 +117,20 @@ func (k *keeper) ask(ctx context.Context) (uint64, error) {
 // prove tries to prove that nothing has happened since the mirror's newest state
 // and tells the informer if so. It returns the newest version that it has seen
 // the cluster at; if something has happened, that is not reached by itself.
-func (k *keeper) prove(ctx context.Context) (uint64, error) {
+func (f *feed) prove(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errWaited)
 	defer cancel()
-	view := k.informer.View()
+	view := f.Engine().View()
 	defer view.Release()
 	if view.Len() <= proofByList || view.ResourceVersion() == "" {
-		return k.proveByList(ctx, view)
+		return f.proveByList(ctx, view)
 	}
 	type proof struct {
 		version uint64
 		err     error
 	}
 	proofs := make(chan proof, 2)
-	for _, by := range []func(context.Context, *informer.View[*codec.Raw]) (uint64, error){k.proveByWatch, k.proveByList} {
+	for _, by := range []func(context.Context, *informer.View[*codec.Raw]) (uint64, error){f.proveByWatch, f.proveByList} {
 		go func() {
 			version, err := by(ctx, view)
 			proofs <- proof{version, err}
@@ -167,12 +151,16 @@ func (k *keeper) prove(ctx context.Context) (uint64, error) {
 var errDiffers = errors.New("something has happened")
 
 // errSilent is of a watch that has ended without a word.
-var errSilent = &Error{Reason: Unreachable, Message: "the API server ended a watch without a bookmark", Retry: time.Second}
+var errSilent = &mirror.Error{Reason: mirror.Unreachable, Message: "the API server ended a watch without a bookmark", Retry: time.Second}
 
 // proveByWatch looks for a bookmark.
-func (k *keeper) proveByWatch(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
+func (f *feed) proveByWatch(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
+	from, err := f.metadata()
+	if err != nil {
+		return 0, err
+	}
 	version := ""
-	err := k.fresh.source.Watch(ctx, source.WatchOptions{ResourceVersion: view.ResourceVersion(), TimeoutSeconds: proofSeconds},
+	err = from.Watch(ctx, source.WatchOptions{ResourceVersion: view.ResourceVersion(), TimeoutSeconds: proofSeconds},
 		func(e source.Event[*metav1.PartialObjectMetadata]) error {
 			if e.Type == source.Bookmark {
 				version = e.ResourceVersion
@@ -183,16 +171,20 @@ func (k *keeper) proveByWatch(ctx context.Context, view *informer.View[*codec.Ra
 	case err == nil:
 		return 0, errSilent
 	case !errors.Is(err, errDiffers):
-		return 0, upstream("", err)
+		return 0, f.Cluster().Upstream("", err)
 	}
-	k.informer.Confirm(view, version)
+	f.Engine().Confirm(view, version)
 	return object.Version(version), nil
 }
 
 // proveByList compares all there is.
-func (k *keeper) proveByList(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
+func (f *feed) proveByList(ctx context.Context, view *informer.View[*codec.Raw]) (uint64, error) {
+	from, err := f.metadata()
+	if err != nil {
+		return 0, err
+	}
 	seen, differs := 0, false
-	result, err := k.fresh.source.List(ctx, source.ListOptions{}, func(o *metav1.PartialObjectMetadata) error {
+	result, err := from.List(ctx, source.ListOptions{}, func(o *metav1.PartialObjectMetadata) error {
 		seen++
 		if !differs {
 			have, ok := view.Get(o.Namespace, o.Name)
@@ -201,10 +193,10 @@ func (k *keeper) proveByList(ctx context.Context, view *informer.View[*codec.Raw
 		return nil
 	})
 	if err != nil {
-		return 0, upstream("", err)
+		return 0, f.Cluster().Upstream("", err)
 	}
 	if !differs && seen == view.Len() {
-		k.informer.Confirm(view, result.ResourceVersion)
+		f.Engine().Confirm(view, result.ResourceVersion)
 	}
 	return object.Version(result.ResourceVersion), nil
 }

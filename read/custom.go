@@ -1,17 +1,12 @@
-package mirror
+package read
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/internal/apipath"
 )
 
 // The fields that the objects of a CustomResourceDefinition can be selected by
@@ -30,19 +25,19 @@ func (q *Query) Selectable(ctx context.Context, field string) bool {
 	if q.fieldOf(field) != nil {
 		return true
 	}
-	kind := q.Resource.GVK().GroupKind()
-	if _, builtIn := selectables[kind]; builtIn || !strings.Contains(q.Resource.Group, ".") {
+	kind := q.resource.GVK().GroupKind()
+	if _, builtIn := selectables[kind]; builtIn || !strings.Contains(q.resource.Group, ".") {
 		return false
 	}
 	if q.custom == nil {
-		q.custom = selectableFields(q.member.definition(ctx, q.Resource), q.Resource.Version)
+		q.custom = selectableFields(q.Definition(ctx), q.resource.Version)
 	}
 	return q.custom[field] != nil
 }
 
 // fieldOf returns how to read a field, nil if the query cannot select by it.
 func (q *Query) fieldOf(name string) selectable {
-	if read := fieldOf(q.Resource.GVK().GroupKind(), name); read != nil {
+	if read := fieldOf(q.resource.GVK().GroupKind(), name); read != nil {
 		return read
 	}
 	return q.custom[name]
@@ -55,43 +50,28 @@ func OwnFields(kind schema.GroupKind) bool {
 	return own
 }
 
-// Definition returns the JSON of the CustomResourceDefinition of the target's
+// Definition returns the JSON of the CustomResourceDefinition of the query's
 // resource, nil if there is none, or it may not be read.
-func (t Target) Definition(ctx context.Context) []byte { return t.member.definition(ctx, t.Resource) }
-
-func (m *member) definition(ctx context.Context, of cluster.Resource) []byte {
-	name := of.GroupResource().String()
-	r, err := m.cluster.ResourceFor(ctx, definitions)
+func (q *Query) Definition(ctx context.Context) []byte {
+	c := q.ask.Cluster
+	r, err := c.Connection().ResourceFor(ctx, definitions)
 	if err != nil {
 		return nil
 	}
-	if k, err := m.keep(r, ""); err == nil {
-		patience, cancel := context.WithTimeout(ctx, definitionPatience)
-		defer cancel()
-		if k.wait(patience) == nil {
-			if found, ok := k.informer.Get("", name); ok {
-				return found.JSON()
-			}
+	name := q.resource.GroupResource().String()
+	patience, cancel := context.WithTimeout(ctx, definitionPatience)
+	defer cancel()
+	if inf, err := c.Ready(patience, r, ""); err == nil {
+		if found, ok := inf.Engine().Get("", name); ok {
+			return found.JSON()
 		}
 	}
-	url, err := apipath.Path{Group: definitions.Group, Version: definitions.Version, Resource: definitions.Resource, Name: name}.URL(m.cluster.BaseURL())
+	one := &Query{ask: Ask{Cluster: c, Resource: definitions, Verb: Get, Name: name}, resource: r}
+	found, err := one.getLive(ctx)
 	if err != nil {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), nil)
-	if err != nil {
-		return nil
-	}
-	resp, err := m.cluster.HTTPClient().Do(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	var body json.RawMessage
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&body) != nil {
-		return nil
-	}
-	return body
+	return found.JSON()
 }
 
 // selectableFields reads the fields of one version off a definition.

@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidings-io/tidings/internal/controlplane"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // real is a mirror of a real control plane, with a namespace of the test's own.
@@ -56,12 +57,12 @@ func (r *rig) request(obj runtime.Object) *rest.RESTClient {
 }
 
 // settle waits until the mirror has come to a version of the API server's.
-func (r *rig) settle(q mirror.Query) {
+func (r *rig) settle(q read.Ask) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)
 	defer cancel()
 	live := q
-	live.Source = mirror.Live
+	live.Source = read.Live
 	for ctx.Err() == nil {
 		fromServer, _ := r.list(live)
 		fromCache, _ := r.list(q)
@@ -117,16 +118,18 @@ func TestFieldSelectorsAreTheAPIServers(t *testing.T) {
 		r.settle(q)
 		values := []string{"", "n1", "n2", "p1", ns, "true", "false", "Running", "Pending", "Active", "Never", "Always", "other", "sa", "default",
 			"10.0.0.1", "None", "ClusterIP", "ExternalName", "kubernetes.io/basic-auth", "0", "1", "Pod", "u", "v1", "7", "spec", "Because", "Why", "Normal", "Warning", "kubelet", "me"}
-		for _, field := range mirror.FieldNames(q.Resource) {
+		bound, err := r.bind(q, read.List)
+		r.must(err)
+		for _, field := range read.FieldNames(bound.Resource()) {
 			for _, value := range values {
 				for _, op := range []string{"=", "!="} {
 					q := q
 					q.Fields = fieldSelector(t, field+op+value)
 					var fromCache, fromServer []string
 					for range 3 { // the API server renews its lease now and then
-						q.Source = mirror.Cache
+						q.Source = read.Cache
 						fromCache, _ = r.list(q)
-						q.Source = mirror.Live
+						q.Source = read.Live
 						if fromServer, _ = r.list(q); slices.Equal(fromCache, fromServer) {
 							break
 						}
@@ -154,8 +157,8 @@ func TestFieldSelectorsAreTheAPIServers(t *testing.T) {
 	}
 }
 
-func path(q mirror.Query) string {
-	gvr := q.Resource.GVR()
+func path(q read.Ask) string {
+	gvr := q.Resource
 	if gvr.Group == "" {
 		return "/api/" + gvr.Version + "/" + gvr.Resource
 	}

@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 func TestWatch(t *testing.T) {
-	for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+	for _, source := range []read.Source{read.Cache, read.Live} {
 		t.Run(string(source), func(t *testing.T) {
 			inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 				a := r.set("default", "a", "1")
@@ -36,7 +37,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchTellsOfTheSelectionOnly(t *testing.T) {
-	for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+	for _, source := range []read.Source{read.Cache, read.Live} {
 		t.Run(string(source), func(t *testing.T) {
 			inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 				q := r.query("cm")
@@ -77,10 +78,10 @@ func TestWatchPositionsMoveThroughSilence(t *testing.T) {
 		for i := range 50 {
 			last = r.set("kube-public", "noise", fmt.Sprint(i))
 		}
-		var e mirror.Event
+		var e read.Event
 		for e.Position != last {
 			e = <-w.events
-			if e.Type != mirror.Bookmark || e.Object != nil {
+			if e.Type != read.Bookmark || e.Object != nil {
 				t.Fatalf("told of %+v", e)
 			}
 		}
@@ -121,13 +122,13 @@ func TestResume(t *testing.T) {
 			w.stop()
 		}
 		for _, since := range []string{"x", "-1", "007", "1.", "1.0", "1.x", "1.01", "1.-1", "99999999999999999999", " 1", "1.99999999999999999999"} {
-			for _, q.Source = range []mirror.Source{mirror.Cache, mirror.Live} {
-				_, err := r.mirror.Watch(r.ctx, q, since)
+			for _, q.Source = range []read.Source{read.Cache, read.Live} {
+				_, err := r.events(r.ctx, q, since)
 				r.refuse(err, mirror.Invalid)
 			}
 		}
 		q.Source, q.Limit = "", 1
-		_, err := r.mirror.Watch(r.ctx, q, "")
+		_, err := r.events(r.ctx, q, "")
 		r.refuse(err, mirror.Invalid)
 	})
 }
@@ -194,7 +195,7 @@ func TestResumedWatchesTellTheSame(t *testing.T) {
 					// Hands back some events and breaks off, or comes to the
 					// end of what there is.
 					ctx, cancel := context.WithCancel(r.ctx)
-					events, err := r.mirror.Watch(ctx, q, position)
+					events, err := r.events(ctx, q, position)
 					r.must(err)
 					left := 1 + rnd.IntN(10)
 					idle := time.AfterFunc(time.Second, cancel)
@@ -204,7 +205,7 @@ func TestResumedWatchesTellTheSame(t *testing.T) {
 						if e.Position != "" {
 							position = e.Position
 						}
-						if e.Type == mirror.Bookmark {
+						if e.Type == read.Bookmark {
 							continue
 						}
 						got = append(got, fmt.Sprint(e.Type, " ", line(e.Object)))
@@ -241,7 +242,7 @@ func drain(w *watcher) []string {
 func TestLiveWatchOutlivesItsConnections(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		q := r.query("cm")
-		q.Source = mirror.Live
+		q.Source = read.Live
 		w := r.watch(q, "")
 		defer w.stop()
 		w.expect("SYNCED")
@@ -259,7 +260,7 @@ func TestLiveWatchOutlivesItsConnections(t *testing.T) {
 }
 
 func TestWatchesEndWithTheirCluster(t *testing.T) {
-	for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+	for _, source := range []read.Source{read.Cache, read.Live} {
 		inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 			r.set("default", "a", "1")
 			for _, change := range []func(){
@@ -278,8 +279,8 @@ func TestWatchesEndWithTheirCluster(t *testing.T) {
 				change()
 				w.expect("end: Ended") // and nothing of the store being emptied
 				idle.stop()
-				_, err := r.mirror.Watch(r.ctx, q, "")
-				if source == mirror.Cache {
+				_, err := r.events(r.ctx, q, "")
+				if source == read.Cache {
 					r.refuse(err, mirror.Ended)
 				}
 				if r.mirror.Set(r.ctx, map[string]*rest.Config{"test": r.config}) != nil {
@@ -305,7 +306,7 @@ func TestSlowWatchesAreToldTheNewest(t *testing.T) {
 		other := r.set("default", "b", "1")
 		r.set("default", "c", "1")
 		synctest.Wait()
-		told, middle := 0, mirror.Event{}
+		told, middle := 0, read.Event{}
 		for e := range w.events {
 			if told++; e.Object != nil && e.Object.GetResourceVersion() == v {
 				middle = e

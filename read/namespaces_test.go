@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // A list of some namespaces is the list of all without the others, in pages and
@@ -29,12 +30,14 @@ func TestListsOfSomeNamespaces(t *testing.T) {
 			}
 		}
 		q := r.query("cm")
-		held, more, err := r.mirror.Namespaces(r.ctx, q, 100)
+		lists, err := r.bind(q, read.List)
+		r.must(err)
+		held, more, err := r.reader.Namespaces(r.ctx, lists, 100)
 		r.must(err)
 		if want := slices.Sorted(maps.Keys(all)); !slices.Equal(held, want) || more {
 			t.Fatalf("objects are said to be in %v, and in %v they are", held, want)
 		}
-		some, more, err := r.mirror.Namespaces(r.ctx, q, 2)
+		some, more, err := r.reader.Namespaces(r.ctx, lists, 2)
 		r.must(err)
 		if len(some) != 2 || !more {
 			t.Errorf("two of %v: %v %v", held, some, more)
@@ -48,21 +51,22 @@ func TestListsOfSomeNamespaces(t *testing.T) {
 				q.Fields = fieldSelector(t, "metadata.namespace="+held[rnd.IntN(len(held))])
 			}
 			every, _ := r.list(q)
-			q.Namespaces = []string{}
+			namespaces := []string{}
 			for _, ns := range append(slices.Clone(held), "none") {
 				if rnd.IntN(2) == 0 {
-					q.Namespaces = append(q.Namespaces, ns)
+					namespaces = append(namespaces, ns)
 				}
 			}
-			slices.Sort(q.Namespaces)
+			slices.Sort(namespaces)
 			want := slices.DeleteFunc(every, func(line string) bool {
 				ns, _, _ := strings.Cut(line, "/")
-				return !slices.Contains(q.Namespaces, ns)
+				return !slices.Contains(namespaces, ns)
 			})
 			q.Limit = int64(rnd.IntN(4))
 			got := []string{}
 			for {
-				page, meta := r.list(q)
+				page, meta, err := r.listWithin(q, namespaces)
+				r.must(err)
 				if got = append(got, page...); meta.Continue == "" {
 					break
 				}
@@ -70,61 +74,72 @@ func TestListsOfSomeNamespaces(t *testing.T) {
 					t.Fatalf("%d are said to remain of %d", meta.Remaining, left)
 				}
 				q.Continue = meta.Continue
-				other := q
-				other.Namespaces = append(slices.Clone(q.Namespaces), "zzz")
-				r.refuse(r.listErr(other), mirror.Expired)
+				_, _, err = r.listWithin(q, append(slices.Clone(namespaces), "zzz"))
+				r.refuse(err, mirror.Expired)
 			}
-			same(t, fmt.Sprint(q.Namespaces, " by ", q.Limit), got, want)
+			same(t, fmt.Sprint(namespaces, " by ", q.Limit), got, want)
 		}
 	})
+}
+
+// listWithin lists what is in some namespaces.
+func (r *rig) listWithin(ask read.Ask, namespaces []string) ([]string, read.ListMeta, error) {
+	q, err := r.bind(ask, read.List)
+	if err == nil {
+		q, err = q.Within(namespaces)
+	}
+	if err != nil {
+		return nil, read.ListMeta{}, err
+	}
+	return r.listedBy(q)
 }
 
 func TestWatchOfSomeNamespaces(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		first := r.set("a", "one", "1")
 		r.set("a-b", "one", "1")
-		q := r.query("cm")
-		q.Namespaces = []string{"a", "c"}
-		w := r.watch(q, "")
+		q, err := r.bind(r.query("cm"), read.Watch)
+		r.must(err)
+		q, err = q.Within([]string{"a", "c"})
+		r.must(err)
+		w := r.watchBy(func(ctx context.Context) (read.Events, error) { return r.reader.Watch(ctx, q, "") })
 		w.expect("ADDED a/one@"+first, "SYNCED")
 		r.set("a-b", "two", "1")
 		second := r.set("c", "two", "1")
 		w.expect("ADDED c/two@" + second)
 		w.stop()
-		for name, change := range map[string]func(*mirror.Query){
-			"a namespace as well": func(q *mirror.Query) { q.Namespace = "a" },
-			"a name":              func(q *mirror.Query) { q.Name = "one" },
-			"live":                func(q *mirror.Query) { q.Source = mirror.Live },
-			"unsorted":            func(q *mirror.Query) { q.Namespaces = []string{"c", "a"} },
-			"not namespaced":      func(q *mirror.Query) { q.Target = r.query("nodes").Target },
+		for name, change := range map[string]func(*read.Ask, *[]string){
+			"a namespace as well": func(q *read.Ask, _ *[]string) { q.Namespace = "a" },
+			"live":                func(q *read.Ask, _ *[]string) { q.Source = read.Live },
+			"unsorted":            func(_ *read.Ask, namespaces *[]string) { *namespaces = []string{"c", "a"} },
+			"not namespaced":      func(q *read.Ask, _ *[]string) { *q = r.query("nodes") },
 		} {
-			wrong := q
-			change(&wrong)
-			if mirror.ReasonOf(r.listErr(wrong)) != mirror.Invalid {
-				t.Errorf("%s: %v", name, r.listErr(wrong))
+			wrong, namespaces := r.query("cm"), []string{"a", "c"}
+			change(&wrong, &namespaces)
+			if _, _, err := r.listWithin(wrong, namespaces); mirror.ReasonOf(err) != mirror.Invalid {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})
 }
 
 // What a cluster was asked is of no use for another that has taken its name.
-func TestResolvesInTheClusterThatIsMeant(t *testing.T) {
+func TestReadsTheClusterThatIsMeant(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
-		c, err := r.mirror.Cluster("")
+		q, err := r.bind(r.query("cm"), read.List)
 		r.must(err)
-		if !r.mirror.Uses(c) {
+		c := q.Ask().Cluster
+		if !r.mirror.Uses(c.Connection()) {
 			t.Error("the cluster is said not to be in use")
 		}
-		ctx := mirror.WithCluster(r.ctx, c)
-		_, err = r.mirror.Resolve(ctx, "", "cm")
+		_, _, err = r.listedBy(q)
 		r.must(err)
-		r.must(r.mirror.Set(context.Background(), map[string]*rest.Config{c.Name(): c.Config()}))
-		if r.mirror.Uses(c) {
+		r.must(r.mirror.Set(r.ctx, map[string]*rest.Config{c.Name(): c.Connection().Config()}))
+		if r.mirror.Uses(c.Connection()) {
 			t.Error("a cluster that was replaced is said to be in use")
 		}
-		_, err = r.mirror.Resolve(ctx, "", "cm")
+		_, _, err = r.listedBy(q)
 		r.refuse(err, mirror.Ended)
-		_, err = r.mirror.Resolve(r.ctx, "", "cm")
-		r.must(err)
+		r.must(r.listErr(r.query("cm")))
 	})
 }

@@ -1,4 +1,4 @@
-package mirror
+package read
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/mirror"
 )
 
 // selectable says how to read the value of a field that objects can be selected
@@ -146,14 +147,14 @@ func FieldNames(r cluster.Resource) []string {
 
 // checkFields sees that a selector speaks only of fields that exist.
 func (q *Query) checkFields(ctx context.Context) error {
-	if q.Fields == nil {
+	if q.ask.Fields == nil {
 		return nil
 	}
-	for _, req := range q.Fields.Requirements() {
+	for _, req := range q.ask.Fields.Requirements() {
 		if !q.Selectable(ctx, req.Field) {
 			names := slices.Sorted(maps.Keys(q.custom))
-			names = append(names, FieldNames(q.Resource)...)
-			return &Error{Reason: Invalid, Exists: names, Message: fmt.Sprintf("%s cannot be selected by the field %.80q; the fields are: %s", q.Resource, req.Field, strings.Join(names, ", "))}
+			names = append(names, FieldNames(q.resource)...)
+			return &mirror.Error{Reason: mirror.Invalid, Exists: names, Message: fmt.Sprintf("%s cannot be selected by the field %.80q; the fields are: %s", q.resource, req.Field, strings.Join(names, ", "))}
 		}
 	}
 	return nil
@@ -163,7 +164,7 @@ func (q *Query) checkFields(ctx context.Context) error {
 type attributes struct {
 	query *Query
 	*Object
-	looks *looks // nil: nothing is remembered
+	cache *selectorCache // nil: nothing is remembered
 }
 
 // Has implements [fields.Fields].
@@ -175,8 +176,8 @@ func (o attributes) Get(name string) string {
 	switch {
 	case read == nil:
 		return ""
-	case o.looks == nil:
+	case o.cache == nil:
 		return read(o.Object)
 	}
-	return o.looks.field(o.Object, name, read)
+	return o.cache.field(o.Object, name, read)
 }

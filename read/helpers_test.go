@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/internal/controlplane"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(controlplane.Tests(m)) }
@@ -36,17 +37,24 @@ type rig struct {
 	server *demo.Cluster
 	config *rest.Config
 	mirror *mirror.Mirror
+	reader *read.Reader
 }
 
 // inBubble runs a test in a synctest bubble, where time passes only while
 // everything waits and nothing may outlive the test.
 func inBubble(t *testing.T, server demo.Options, opts mirror.Options, test func(*rig)) {
 	t.Helper()
+	inBubbleOf(t, server, opts, read.Options{Wait: opts.Wait}, test)
+}
+
+func inBubbleOf(t *testing.T, server demo.Options, opts mirror.Options, reads read.Options, test func(*rig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := demo.New(server)
 		config, stop := demo.InProcess(c)
 		defer stop()
 		r := newRig(t, c, config, opts)
+		r.reader = read.New(reads)
 		defer r.close()
 		test(r)
 	})
@@ -61,7 +69,7 @@ func newRig(tb testing.TB, c *demo.Cluster, config *rest.Config, opts mirror.Opt
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := &rig{TB: tb, ctx: tb.Context(), server: c, config: config, mirror: m}
+	r := &rig{TB: tb, ctx: tb.Context(), server: c, config: config, mirror: m, reader: read.New(read.Options{Wait: opts.Wait})}
 	r.must(m.Set(r.ctx, map[string]*rest.Config{"test": config}))
 	return r
 }
@@ -104,24 +112,86 @@ func (r *rig) delete(namespace, name string) {
 	r.must(r.server.Delete(configMaps, namespace, name))
 }
 
-// query resolves a resource; the rest of the query is for the test to fill in.
-func (r *rig) query(resource string) mirror.Query {
+// query resolves a resource in the default cluster; the rest is for the test to fill
+// in.
+func (r *rig) query(resource string) read.Ask {
 	r.Helper()
-	target, err := r.mirror.Resolve(r.ctx, "", resource)
+	ask, err := r.resolve("", resource)
 	r.must(err)
-	return mirror.Query{Target: target}
+	return ask
 }
 
-// list returns what a query lists, as "namespace/name@version".
-func (r *rig) list(q mirror.Query) ([]string, mirror.ListMeta) {
+func (r *rig) resolve(cluster, resource string) (read.Ask, error) {
+	c, err := r.mirror.Cluster(cluster)
+	if err != nil {
+		return read.Ask{}, err
+	}
+	found, err := c.Resolve(r.ctx, resource)
+	return read.Ask{Cluster: c, Resource: found.GVR()}, err
+}
+
+// bind makes a query of what is asked for.
+func (r *rig) bind(ask read.Ask, verb read.Verb) (*read.Query, error) {
+	ask.Verb = verb
+	q, err := read.NewQuery(ask)
+	if err == nil {
+		err = q.Bind(r.ctx)
+	}
+	return q, err
+}
+
+func (r *rig) get(ask read.Ask, match read.Match, version uint64) (*read.Object, string, error) {
+	q, err := r.bind(ask, read.Get)
+	if err != nil {
+		return nil, "", err
+	}
+	return r.reader.Get(r.ctx, q, match, version)
+}
+
+func (r *rig) stateOf(ask read.Ask, match read.Match, version uint64) (*read.State, error) {
+	q, err := r.bind(ask, read.List)
+	if err != nil {
+		return nil, err
+	}
+	return r.reader.State(r.ctx, q, match, version)
+}
+
+func (r *rig) events(ctx context.Context, ask read.Ask, since string) (read.Events, error) {
+	q, err := r.bind(ask, read.Watch)
+	if err != nil {
+		return nil, err
+	}
+	return r.reader.Watch(ctx, q, since)
+}
+
+// list returns what is listed, as "namespace/name@version".
+func (r *rig) list(ask read.Ask) ([]string, read.ListMeta) {
 	r.Helper()
+	out, meta, err := r.listed(ask)
+	r.must(err)
+	return out, meta
+}
+
+func (r *rig) listErr(ask read.Ask) error {
+	_, _, err := r.listed(ask)
+	return err
+}
+
+func (r *rig) listed(ask read.Ask) ([]string, read.ListMeta, error) {
+	q, err := r.bind(ask, read.List)
+	if err != nil {
+		return nil, read.ListMeta{}, err
+	}
+	return r.listedBy(q)
+}
+
+func (r *rig) listedBy(q *read.Query) ([]string, read.ListMeta, error) {
 	out := []string{}
-	meta, err := r.mirror.List(r.ctx, q, func(o *mirror.Object) error {
+	meta, err := r.reader.List(r.ctx, q, func(o *read.Object) error {
 		out = append(out, line(o))
 		return nil
 	})
-	r.must(err)
-	return out, meta
+	return out, meta, err
 }
 
 // refuse expects an error of a certain reason.
@@ -137,32 +207,32 @@ func (r *rig) refuse(err error, want mirror.Reason) *mirror.Error {
 	return e
 }
 
-func (r *rig) listErr(q mirror.Query) error {
-	_, err := r.mirror.List(r.ctx, q, func(*mirror.Object) error { return nil })
-	return err
-}
-
-func line(o *mirror.Object) string {
+func line(o *read.Object) string {
 	return fmt.Sprintf("%s/%s@%s", o.GetNamespace(), o.GetName(), o.GetResourceVersion())
 }
 
 // watcher is a watch that is open.
 type watcher struct {
 	*rig
-	events chan mirror.Event
+	events chan read.Event
 	err    error // once events is closed
 	cancel context.CancelFunc
 }
 
-func (r *rig) watch(q mirror.Query, since string) *watcher {
+func (r *rig) watch(ask read.Ask, since string) *watcher {
+	r.Helper()
+	return r.watchBy(func(ctx context.Context) (read.Events, error) { return r.events(ctx, ask, since) })
+}
+
+func (r *rig) watchBy(begin func(context.Context) (read.Events, error)) *watcher {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
-	seq, err := r.mirror.Watch(ctx, q, since)
+	seq, err := begin(ctx)
 	if err != nil {
 		cancel()
 		r.Fatal(err)
 	}
-	w := &watcher{rig: r, events: make(chan mirror.Event), cancel: cancel}
+	w := &watcher{rig: r, events: make(chan read.Event), cancel: cancel}
 	go func() {
 		defer close(w.events)
 		for e, err := range seq {
@@ -185,7 +255,7 @@ func (w *watcher) next() string {
 	w.Helper()
 	for e := range w.events {
 		switch {
-		case e.Type == mirror.Bookmark:
+		case e.Type == read.Bookmark:
 			continue
 		case e.Object != nil:
 			return string(e.Type) + " " + line(e.Object)

@@ -1,4 +1,4 @@
-package mirror_test
+package read_test
 
 import (
 	"errors"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 func asError(err error) (*mirror.Error, bool) {
@@ -36,17 +37,17 @@ func TestReads(t *testing.T) {
 		if len(all) != 6 || meta.ResourceVersion != last || meta.Continue != "" || meta.Remaining != 0 {
 			t.Errorf("listed %v, %+v", all, meta)
 		}
-		for name, change := range map[string]func(*mirror.Query){
-			"everything":    func(*mirror.Query) {},
-			"a namespace":   func(q *mirror.Query) { q.Namespace = "default" },
-			"no namespace":  func(q *mirror.Query) { q.Namespace = "nowhere" },
-			"labels":        func(q *mirror.Query) { q.Labels = selector(t, "even=true") },
-			"not labels":    func(q *mirror.Query) { q.Labels = selector(t, "even!=true") },
-			"name":          func(q *mirror.Query) { q.Fields = fieldSelector(t, "metadata.name=a1") },
-			"not name":      func(q *mirror.Query) { q.Fields = fieldSelector(t, "metadata.name!=a1") },
-			"namespace":     func(q *mirror.Query) { q.Fields = fieldSelector(t, "metadata.namespace=default") },
-			"contradiction": func(q *mirror.Query) { q.Namespace = "default"; q.Fields = fieldSelector(t, "metadata.namespace=x") },
-			"labels, fields": func(q *mirror.Query) {
+		for name, change := range map[string]func(*read.Ask){
+			"everything":    func(*read.Ask) {},
+			"a namespace":   func(q *read.Ask) { q.Namespace = "default" },
+			"no namespace":  func(q *read.Ask) { q.Namespace = "nowhere" },
+			"labels":        func(q *read.Ask) { q.Labels = selector(t, "even=true") },
+			"not labels":    func(q *read.Ask) { q.Labels = selector(t, "even!=true") },
+			"name":          func(q *read.Ask) { q.Fields = fieldSelector(t, "metadata.name=a1") },
+			"not name":      func(q *read.Ask) { q.Fields = fieldSelector(t, "metadata.name!=a1") },
+			"namespace":     func(q *read.Ask) { q.Fields = fieldSelector(t, "metadata.namespace=default") },
+			"contradiction": func(q *read.Ask) { q.Namespace = "default"; q.Fields = fieldSelector(t, "metadata.namespace=x") },
+			"labels, fields": func(q *read.Ask) {
 				q.Labels = selector(t, "even")
 				q.Fields = fieldSelector(t, "metadata.name!=a1")
 			},
@@ -54,28 +55,28 @@ func TestReads(t *testing.T) {
 			cached := q
 			change(&cached)
 			live := cached
-			live.Source = mirror.Live
+			live.Source = read.Live
 			fromCache, _ := r.list(cached)
 			fromServer, _ := r.list(live)
 			same(t, name, fromCache, fromServer)
 		}
 
 		q.Namespace, q.Name = "default", "a3"
-		o, version, err := r.mirror.Get(r.ctx, q)
+		o, version, err := r.get(q, read.Any, 0)
 		r.must(err)
 		if o.GetName() != "a3" || version != last {
 			t.Errorf("got %s at %s", line(o), version)
 		}
 		live := q
-		live.Source = mirror.Live
-		now, _, err := r.mirror.Get(r.ctx, live)
+		live.Source = read.Live
+		now, _, err := r.get(live, read.Any, 0)
 		r.must(err)
 		if string(now.JSON()) != string(o.JSON()) {
 			t.Errorf("cached %s\n  live %s", o.JSON(), now.JSON())
 		}
-		for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+		for _, source := range []read.Source{read.Cache, read.Live} {
 			q.Name, q.Source = "nobody", source
-			_, _, err := r.mirror.Get(r.ctx, q)
+			_, _, err := r.get(q, read.Any, 0)
 			r.refuse(err, mirror.NotFound)
 		}
 	})
@@ -108,40 +109,40 @@ func TestWrongQueries(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		for _, tt := range []struct {
 			resource string
-			query    mirror.Query
+			query    read.Ask
 		}{
-			{"nodes", mirror.Query{Namespace: "default"}},
-			{"pods", mirror.Query{Namespace: "../../../api/v1/nodes"}},
-			{"pods", mirror.Query{Namespace: "UPPER"}},
-			{"pods", mirror.Query{Limit: -1}},
-			{"pods", mirror.Query{Fields: fieldSelector(t, "spec.colour=red")}},
-			{"nodes", mirror.Query{Fields: fieldSelector(t, "metadata.namespace=x")}},
-			{"pods", mirror.Query{Source: "elsewhere"}},
-			{"pods", mirror.Query{Continue: "%"}},
-			{"pods", mirror.Query{Continue: "abcd"}},
+			{"nodes", read.Ask{Namespace: "default"}},
+			{"pods", read.Ask{Namespace: "../../../api/v1/nodes"}},
+			{"pods", read.Ask{Namespace: "a%2fb"}},
+			{"pods", read.Ask{Limit: -1}},
+			{"pods", read.Ask{Fields: fieldSelector(t, "spec.colour=red")}},
+			{"nodes", read.Ask{Fields: fieldSelector(t, "metadata.namespace=x")}},
+			{"pods", read.Ask{Source: "elsewhere"}},
+			{"pods", read.Ask{Continue: "%"}},
+			{"pods", read.Ask{Continue: "abcd"}},
 		} {
-			for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+			for _, source := range []read.Source{read.Cache, read.Live} {
 				q := tt.query
-				q.Target = r.query(tt.resource).Target
+				q.Cluster, q.Resource = r.query(tt.resource).Cluster, r.query(tt.resource).Resource
 				if q.Source == "" {
 					q.Source = source
 				}
 				r.refuse(r.listErr(q), mirror.Invalid)
 			}
 		}
-		for _, name := range []string{"..", ".", "a/b", "a%2fb", string(make([]byte, 300))} {
-			for _, source := range []mirror.Source{mirror.Cache, mirror.Live} {
+		for _, name := range []string{"..", ".", "a/b", "a%2fb"} {
+			for _, source := range []read.Source{read.Cache, read.Live} {
 				q := r.query("pods")
 				q.Namespace, q.Name, q.Source = "default", name, source
-				_, _, err := r.mirror.Get(r.ctx, q)
+				_, _, err := r.get(q, read.Any, 0)
 				r.refuse(err, mirror.Invalid)
 			}
 		}
 		q := r.query("pods")
 		q.Name = "x"
-		_, _, err := r.mirror.Get(r.ctx, q)
+		_, _, err := r.get(q, read.Any, 0)
 		r.refuse(err, mirror.Invalid)
-		e := r.refuse(r.listErr(mirror.Query{Target: q.Target, Fields: fieldSelector(t, "a=b")}), mirror.Invalid)
+		e := r.refuse(r.listErr(read.Ask{Cluster: q.Cluster, Resource: q.Resource, Fields: fieldSelector(t, "a=b")}), mirror.Invalid)
 		if !slices.Contains(e.Exists, "spec.nodeName") || slices.Contains(e.Exists, "spec.host") {
 			t.Errorf("the fields that exist: %v", e.Exists)
 		}
@@ -151,7 +152,7 @@ func TestWrongQueries(t *testing.T) {
 func TestUnknownResources(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
 		for _, name := range []string{"deploymnts", "gizmos", "pods.v7", ""} {
-			_, err := r.mirror.Resolve(r.ctx, "", name)
+			_, err := r.resolve("", name)
 			e := r.refuse(err, mirror.UnknownResource)
 			if len(e.Exists) == 0 {
 				t.Errorf("%q: the error does not say what exists", name)
@@ -163,13 +164,13 @@ func TestUnknownResources(t *testing.T) {
 			{Version: "v1", Resource: "deployments"},
 			{Group: "apps", Version: "v1", Resource: "pods"},
 		} {
-			_, err := r.mirror.ResolveGVR(r.ctx, "", gvr)
+			_, err := r.query("pods").Cluster.ResolveGVR(r.ctx, gvr)
 			r.refuse(err, mirror.UnknownResource)
 		}
 		for _, name := range []string{"deployments", "deploy", "deployment"} {
-			target, err := r.mirror.ResolveGVR(r.ctx, "", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name})
+			target, err := r.query("pods").Cluster.ResolveGVR(r.ctx, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name})
 			r.must(err)
-			if target.Resource.Versioned() != "deployments.v1.apps" {
+			if target.Versioned() != "deployments.v1.apps" {
 				t.Errorf("%s means %s", name, target)
 			}
 		}
@@ -178,22 +179,22 @@ func TestUnknownResources(t *testing.T) {
 
 func TestClusterNames(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
-		_, err := r.mirror.Resolve(r.ctx, "nowhere", "pods")
+		_, err := r.resolve("nowhere", "pods")
 		same(t, "clusters", r.refuse(err, mirror.UnknownCluster).Exists, []string{"test"})
-		if _, err := r.mirror.Resolve(r.ctx, "", "pods"); err != nil {
+		if _, err := r.resolve("", "pods"); err != nil {
 			t.Errorf("with one cluster it need not be named: %v", err)
 		}
 		other := rest.CopyConfig(r.config)
 		r.must(r.mirror.Set(r.ctx, map[string]*rest.Config{"test": r.config, "other": other}))
-		_, err = r.mirror.Resolve(r.ctx, "", "pods")
+		_, err = r.resolve("", "pods")
 		same(t, "clusters", r.refuse(err, mirror.ClusterNeeded).Exists, []string{"other", "test"})
 		r.must(r.mirror.Set(r.ctx, nil))
-		_, err = r.mirror.Resolve(r.ctx, "", "pods")
+		_, err = r.resolve("", "pods")
 		r.refuse(err, mirror.Unreachable)
 	})
 	inBubble(t, demo.Options{}, mirror.Options{Default: "test"}, func(r *rig) {
 		r.must(r.mirror.Set(r.ctx, map[string]*rest.Config{"test": r.config, "other": rest.CopyConfig(r.config)}))
-		if target, err := r.mirror.Resolve(r.ctx, "", "pods"); err != nil || target.Cluster() != "test" {
+		if target, err := r.resolve("", "pods"); err != nil || target.Cluster.Name() != "test" {
 			t.Errorf("default: %v, %v", target, err)
 		}
 	})
@@ -215,7 +216,7 @@ func TestSecretsAreWithheldUnlessNamed(t *testing.T) {
 			_, err := r.server.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})
 			r.must(err)
 			for _, name := range []string{"secrets", "secret", "secrets.v1"} {
-				_, err := r.mirror.Resolve(r.ctx, "", name)
+				_, err := r.resolve("", name)
 				if tt.shown {
 					r.must(err)
 				} else {
@@ -225,7 +226,9 @@ func TestSecretsAreWithheldUnlessNamed(t *testing.T) {
 			if n := r.server.Count("list", corev1.SchemeGroupVersion.WithResource("secrets")); !tt.shown && n > 0 {
 				t.Error("secrets were listed")
 			}
-			all, err := r.mirror.Resources(r.ctx, "")
+			c, err := r.mirror.Cluster("")
+			r.must(err)
+			all, err := c.Resources(r.ctx)
 			r.must(err)
 			for _, res := range all {
 				if res.Resource == "secrets" && !tt.shown {
@@ -238,7 +241,7 @@ func TestSecretsAreWithheldUnlessNamed(t *testing.T) {
 
 func TestLimitedToNamedResources(t *testing.T) {
 	inBubble(t, demo.Options{}, mirror.Options{Resources: []string{"deploy", "cm"}}, func(r *rig) {
-		_, err := r.mirror.Resolve(r.ctx, "", "pods")
+		_, err := r.resolve("", "pods")
 		same(t, "mirrored", r.refuse(err, mirror.NotMirrored).Exists, []string{"deployments.apps", "configmaps"})
 		r.query("configmaps")
 		synctest.Wait()
@@ -292,7 +295,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("it was tried again at once: %v, then %v", asked, now)
 		}
 		live := q
-		live.Source = mirror.Live
+		live.Source = read.Live
 		r.refuse(r.listErr(live), mirror.Forbidden)
 		allowed.Store(true)
 		time.Sleep(e.Retry)
@@ -343,7 +346,7 @@ func TestUnreachableClusters(t *testing.T) {
 		r.server.SetDown(true)
 		synctest.Wait()
 		r.must(r.listErr(q)) // from memory
-		q.Source = mirror.Live
+		q.Source = read.Live
 		r.refuse(r.listErr(q), mirror.Unreachable)
 		pods := r.query("pods")
 		e = r.refuse(r.listErr(pods), mirror.NotSynced)
@@ -357,7 +360,7 @@ func TestDefinitionsThatComeAndGo(t *testing.T) {
 	gizmos := metav1.APIResource{Name: "gizmos", SingularName: "gizmo", Kind: "Gizmo", Group: "example.com", Version: "v1", Namespaced: true}
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gizmos"}
 	inBubble(t, demo.Options{}, mirror.Options{}, func(r *rig) {
-		_, err := r.mirror.Resolve(r.ctx, "", "gizmos")
+		_, err := r.resolve("", "gizmos")
 		r.refuse(err, mirror.UnknownResource)
 		for range 2 {
 			r.must(r.server.AddResource(gizmos))
@@ -368,7 +371,7 @@ func TestDefinitionsThatComeAndGo(t *testing.T) {
 			w.expect("end: Ended")
 			w.stop()
 			time.Sleep(10 * time.Second)
-			_, err := r.mirror.Resolve(r.ctx, "", "gizmos")
+			_, err := r.resolve("", "gizmos")
 			r.refuse(err, mirror.UnknownResource)
 		}
 	})
