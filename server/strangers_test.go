@@ -157,3 +157,20 @@ func TestStrangersTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// While the API server is away, whoever could read what need not be fresh goes on
+// reading; others find out that nobody can be asked.
+func TestReadsGoOnWhileTheClusterIsAway(t *testing.T) {
+	inBubble(t, server.Options{}, func(b *bubble) {
+		const from = "192.0.2.1:1"
+		b.want("alice", b.ask(from, "alice-token", "/cm"), "200")
+		b.want("alice, by the Kubernetes API", b.ask(from, "alice-token", "/api/v1/configmaps?resourceVersion=0"), "200")
+		b.cluster.SetDown(true)
+		for range 4 {
+			time.Sleep(time.Minute)
+			b.want("alice", b.ask(from, "alice-token", "/cm"), "200")
+			b.want("alice, by the Kubernetes API", b.ask(from, "alice-token", "/api/v1/configmaps?resourceVersion=0"), "200")
+			b.want("bob", b.ask(from, "bob-token", "/cm"), "503")
+		}
+	})
+}
