@@ -73,7 +73,7 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 	rt, ctx := routeOf(r), r.Context()
 	g := &grant{}
 	var err error
-	if g.credentials, err = s.sameOrigin(r, access.CredentialsOf(r)); err != nil {
+	if g.credentials, err = s.credentials(r); err != nil {
 		return ctx, nil, err
 	}
 	ctx, err = s.identify(ctx, rt, g)

@@ -99,24 +99,26 @@ func (s *Server) serveSelfReview(w http.ResponseWriter, r *http.Request, info *r
 	return access.ServeOwnReview(w, r, info, routeOf(r).cluster.Connection())
 }
 
-// sameOrigin refuses what a web page of another origin has a browser ask with
-// rights that the page does not have: those of this machine's user, or of a client
-// certificate. Browsers let such a page read no answer, except those over a
-// WebSocket. A token that the page sends is its own, and only that counts: the
-// certificate beside it is left out. Where no token is checked, none helps.
-func (s *Server) sameOrigin(r *http.Request, credentials access.Credentials) (access.Credentials, error) {
+// credentials are what a request says of who makes it. It refuses what a web page of
+// another origin has a browser ask with rights that the page does not have: those of
+// this machine's user, or of a client certificate. Browsers let such a page read no
+// answer, except those over a WebSocket. A token that the page sends is its own, and
+// only that counts: the certificate beside it is left out. Where no token is checked,
+// none helps.
+func (s *Server) credentials(r *http.Request) (access.Credentials, error) {
+	c := access.CredentialsOf(r)
 	origin := r.Header.Get("Origin")
 	if origin == "" || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return credentials, nil
+		return c, nil
 	}
 	from, err := url.Parse(origin)
 	if err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host) {
-		return credentials, nil
+		return c, nil
 	}
-	if explicit, ok := credentials.Explicit(); ok && s.opts.Gate != nil {
+	if explicit, ok := c.Explicit(); ok && s.opts.Gate != nil {
 		return explicit, nil
 	}
-	return credentials, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket only with a bearer token that is checked: start the server with --authentication upstream"))
+	return c, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket only with a bearer token that is checked: start the server with --authentication upstream"))
 }
 
 // refuse answers with an error, in the way of the API that was asked.

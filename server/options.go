@@ -61,6 +61,15 @@ type Options struct {
 	// or, without a Gate, each address but this machine's own. 0 means 100,
 	// and 1,000.
 	MaxRequestsPerCaller, MaxWatchesPerCaller int
+	// MaxStrangers is the number of requests at once that wait for a cluster's
+	// word on credentials that it has not accepted lately; they are not among
+	// MaxRequests. More wait, for StrangerTimeout at most, and are answered 429
+	// then. 0 means 32, and 5 seconds.
+	MaxStrangers    int
+	StrangerTimeout time.Duration
+	// MaxStrangersPerAddress is the same for each address, this machine's own
+	// too. 0 means half of MaxStrangers.
+	MaxStrangersPerAddress int
 	// MemoryLimit is how many bytes the server may use: when little is left, it
 	// folds what waits for slow watches early, then refuses new watches, then
 	// lists of everything, with 429. 0 means what the runtime has been told, by
@@ -95,6 +104,7 @@ func (o Options) withDefaults() Options {
 	def(&o.RequestTimeout, time.Minute)
 	def(&o.HeaderTimeout, 10*time.Second)
 	def(&o.IdleTimeout, 2*time.Minute)
+	def(&o.StrangerTimeout, 5*time.Second)
 	number := func(n *int, otherwise int) {
 		if *n <= 0 {
 			*n = otherwise
@@ -106,6 +116,8 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxWatches, 10_000)
 	number(&o.MaxRequestsPerCaller, 100)
 	number(&o.MaxWatchesPerCaller, 1_000)
+	number(&o.MaxStrangers, 32)
+	number(&o.MaxStrangersPerAddress, max(1, o.MaxStrangers/2))
 	number(&o.MaxVisible, 1_000)
 	if o.Logger == nil {
 		o.Logger = slog.Default()

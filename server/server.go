@@ -37,6 +37,7 @@ type Server struct {
 	passthrough *passthrough.Handler // nil: refuse
 
 	limits      *limiter
+	strangers   *strangers
 	memory      *memory
 	connections atomic.Int64
 	requests    sync.WaitGroup
@@ -55,6 +56,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
 	s.limits = newLimiter(s.opts)
+	s.strangers = newStrangers(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
