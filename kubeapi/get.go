@@ -54,8 +54,12 @@ func (c *call) answer(o *mirror.Object) error {
 		b.end()
 		return nil
 	}
+	leave, err := c.admit(c.cost([]*mirror.Object{o}))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var content []byte
-	var err error
 	switch {
 	case c.form.content == table:
 		var t *tableMaker

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,9 @@ type Options struct {
 	// together and compressed, for those who ask for the same one again. 0 means
 	// 64 MiB.
 	AnswerBytes int64
+	// Admit, if not nil, is asked before an answer is made that costs much. Its
+	// error is the answer otherwise: 429, and when to come back.
+	Admit Admit
 	// Logger gets what goes wrong. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -148,7 +152,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{Handler: h, w: w, r: r, info: info}
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if err := c.serve(); err != nil && r.Context().Err() == nil {
+	err := c.serve()
+	switch r.Context().Err() {
+	case nil:
+	case context.DeadlineExceeded:
+		if err != nil {
+			err = apierrors.NewTimeoutError(context.Cause(r.Context()).Error(), 2)
+		}
+	default:
+		return // nobody waits
+	}
+	if err != nil {
 		c.fail(err)
 	}
 }

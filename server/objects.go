@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
 )
 
@@ -82,7 +83,7 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q mirror.Query
 		return err
 	}
 	l := startAnswer(w)
-	_, _ = l.Write(o.JSON())
+	o.LookJSON(func(content []byte) { _, _ = l.Write(content) })
 	l.finish(mirror.ListMeta{ResourceVersion: version})
 	return nil
 }
@@ -93,6 +94,13 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Quer
 		if q.Namespaces, _, err = s.visible(r.Context(), g, q); err != nil {
 			return err
 		}
+	}
+	if q.Limit <= 0 || q.Limit > manyAre {
+		leave, err := s.budget.admit(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
 	var l *answer
 	begin := func() {
@@ -107,7 +115,10 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Quer
 		} else {
 			_ = l.WriteByte(',')
 		}
-		_, err := l.Write(o.JSON())
+		err := r.Context().Err()
+		if err == nil {
+			o.LookJSON(func(content []byte) { _, err = l.Write(content) })
+		}
 		return err
 	})
 	if err != nil && l != nil {

@@ -36,6 +36,7 @@ type Server struct {
 
 	limits      *limiter
 	memory      *memory
+	budget      *budget
 	connections atomic.Int64
 	requests    sync.WaitGroup
 	draining    context.Context // ended when watches are to end
@@ -54,6 +55,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	var err error
 	s.limits = newLimiter(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
+	s.budget = newBudget(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}

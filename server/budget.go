@@ -1,0 +1,210 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tidings-io/tidings/kubeapi"
+)
+
+// budget is what the answers that are being made may take together. One that does
+// not fit waits for a moment, and is refused then: it is never begun and cut off.
+//
+// There is a bound on their memory. And those that take long are so few at a time
+// that each gets enough of the processors to be done within its time. A caller has
+// half of both, so that the long lists of one do not keep all others waiting. What
+// is more than all that is let in when there is nothing else.
+type budget struct {
+	most       int64
+	processors int
+	timeout    time.Duration // of a request
+
+	mu      sync.Mutex
+	used    int64
+	inside  map[*ticket]bool
+	queue   []*ticket // in the order in which they came
+	refused uint64
+}
+
+// ticket is an answer that is to be made, or being made.
+type ticket struct {
+	caller string // "" is nobody in particular
+	bytes  int64
+	beside int // how many that take long there may be at a time, with this one; 0: it does not take long
+	in     chan struct{}
+}
+
+const (
+	// budgetPart of the memory limit is for answers; without a limit, budgetDefault.
+	budgetPart    = 4
+	budgetDefault = 1 << 30
+	// longPart of the time of a request is from which on an answer takes long;
+	// patiencePart is how long it may wait, makingPart in how long it is to be done.
+	longPart, patiencePart, makingPart = 60, 6, 2
+	// maxQueue is how many may wait: each holds the list of what it is about.
+	maxQueue = 100
+	// comeBack is when who is refused should ask again.
+	comeBack = 5
+)
+
+func newBudget(limit uint64, timeout time.Duration) *budget {
+	return &budget{most: cmp.Or(int64(limit)/budgetPart, budgetDefault), processors: runtime.GOMAXPROCS(0), timeout: timeout, inside: map[*ticket]bool{}}
+}
+
+type callerOfKey struct{}
+
+func withCaller(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerOfKey{}, caller)
+}
+
+// admit implements [kubeapi.Admit].
+func (b *budget) admit(ctx context.Context, cost kubeapi.Cost) (leave func(), err error) {
+	t := &ticket{bytes: cost.Bytes, in: make(chan struct{})}
+	t.caller, _ = ctx.Value(callerOfKey{}).(string)
+	if cost.Work > b.timeout/longPart {
+		if t.beside = int(b.timeout / makingPart * time.Duration(b.processors) / cost.Work); t.beside == 0 && cost.Work > b.timeout {
+			return nil, b.refuse(fmt.Sprintf("it takes about %s to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Round(time.Second), manyAre))
+		}
+		t.beside = max(t.beside, 1)
+	}
+	if !b.enter(t) {
+		return nil, b.refuse("too many answers are waiting to be made")
+	}
+	patience := time.NewTimer(b.timeout / patiencePart)
+	defer patience.Stop()
+	why := error(nil)
+	select {
+	case <-t.in:
+		return func() { b.leave(t) }, nil
+	case <-patience.C:
+	case <-ctx.Done():
+		why = context.Cause(ctx)
+	}
+	if b.giveUp(t) {
+		return func() { b.leave(t) }, nil
+	}
+	if why == nil {
+		why = b.refuse(fmt.Sprintf("the answers that are being made leave no room for this one: ask again, or for pages, with limit=%d", manyAre))
+	}
+	return nil, why
+}
+
+func (b *budget) refuse(why string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused++
+	return apierrors.NewTooManyRequests(why, comeBack)
+}
+
+// enter queues a ticket, and lets in whom there is room for.
+func (b *budget) enter(t *ticket) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) >= maxQueue {
+		return false
+	}
+	b.queue = append(b.queue, t)
+	b.next()
+	return true
+}
+
+func (b *budget) leave(t *ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.inside, t)
+	b.used -= t.bytes
+	b.next()
+}
+
+// giveUp takes a ticket out of the queue, unless it has been let in at this very
+// moment.
+func (b *budget) giveUp(t *ticket) (in bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inside[t] {
+		return true
+	}
+	b.queue = slices.DeleteFunc(b.queue, func(o *ticket) bool { return o == t })
+	b.next()
+	return false
+}
+
+// next lets in whom there is room for. b.mu is held. Who lacks memory keeps those
+// behind waiting, or it would never be a long list's turn; who has all of a
+// caller's share, or would have one that takes long take longer, does not.
+func (b *budget) next() {
+	full := false
+	b.queue = slices.DeleteFunc(b.queue, func(t *ticket) bool {
+		if full || !b.mayHave(t, t.caller) {
+			return false
+		}
+		if !b.mayHave(t, "") {
+			full = b.used > 0 && b.used+t.bytes > b.most
+			return false
+		}
+		b.inside[t] = true
+		b.used += t.bytes
+		close(t.in)
+		return true
+	})
+}
+
+// mayHave says whether there is room for a ticket in the share of a caller, or
+// in all if that is "".
+func (b *budget) mayHave(t *ticket, caller string) bool {
+	used, long, beside := t.bytes, 0, math.MaxInt
+	if t.beside > 0 {
+		long, beside = 1, t.beside
+	}
+	most, others := b.most, 0
+	for o := range b.inside {
+		if o.beside > 0 && t.beside > 0 {
+			beside = min(beside, o.beside)
+		}
+		if caller != "" && o.caller != caller {
+			continue
+		}
+		others++
+		used += o.bytes
+		if o.beside > 0 {
+			long++
+		}
+	}
+	if caller != "" {
+		most, beside = most/2, max(1, beside/2)
+	}
+	return others == 0 || used <= most && (t.beside == 0 || long <= beside)
+}
+
+var (
+	budgetDesc        = prometheus.NewDesc("tidings_answers_budget_bytes", "Memory for answers that are being made.", nil, nil)
+	budgetUsedDesc    = prometheus.NewDesc("tidings_answers_budget_used_bytes", "Memory that answers being made are counted with.", nil, nil)
+	budgetWaitingDesc = prometheus.NewDesc("tidings_answers_waiting", "Answers that wait for room to be made.", nil, nil)
+	budgetRefusedDesc = prometheus.NewDesc("tidings_answers_refused_total", "Requests answered 429 because there was no room for their answers.", nil, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (b *budget) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{budgetDesc, budgetUsedDesc, budgetWaitingDesc, budgetRefusedDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (b *budget) Collect(ch chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(b.most))
+	ch <- prometheus.MustNewConstMetric(budgetUsedDesc, prometheus.GaugeValue, float64(b.used))
+	ch <- prometheus.MustNewConstMetric(budgetWaitingDesc, prometheus.GaugeValue, float64(len(b.queue)))
+	ch <- prometheus.MustNewConstMetric(budgetRefusedDesc, prometheus.CounterValue, float64(b.refused))
+}
