@@ -6,14 +6,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/internal/budget"
 	"github.com/tidings-io/tidings/mirror"
 )
 
 // Cost is what an answer takes while it is made and sent.
-type Cost struct {
-	Bytes int64         // of memory at a time, without garbage
-	Work  time.Duration // of one processor
-}
+type Cost = budget.Cost
 
 // Admit lets an answer be made, when there is room for it. The function that is
 // returned says that it has been sent. The error is the answer otherwise.

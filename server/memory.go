@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
 )
 
@@ -129,6 +130,19 @@ func (m *memory) admit(c class, everything bool) error {
 
 func (m *memory) describe(part float64) string {
 	return fmt.Sprintf("%.0f %% of %d MB are in use", 100*part, m.limit>>20)
+}
+
+type callerOf struct{}
+
+// withCaller notes whom the answer to a request counts against.
+func withCaller(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, callerOf{}, key)
+}
+
+// mayAnswer is [kubeapi.Admit].
+func (s *Server) mayAnswer(ctx context.Context, cost kubeapi.Cost) (leave func(), err error) {
+	caller, _ := ctx.Value(callerOf{}).(string)
+	return s.budget.Admit(ctx, caller, cost)
 }
 
 // state is what /readyz says of it: a server that has little memory left is ready

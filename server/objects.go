@@ -96,7 +96,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Quer
 		}
 	}
 	if q.Limit <= 0 || q.Limit > manyAre {
-		leave, err := s.budget.admit(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
+		leave, err := s.mayAnswer(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/net/netutil"
 
+	"github.com/tidings-io/tidings/internal/budget"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/kubeapi/discovery"
 	"github.com/tidings-io/tidings/kubeapi/passthrough"
@@ -36,7 +37,7 @@ type Server struct {
 
 	limits      *limiter
 	memory      *memory
-	budget      *budget
+	budget      *budget.Budget
 	connections atomic.Int64
 	requests    sync.WaitGroup
 	draining    context.Context // ended when watches are to end
@@ -55,7 +56,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	var err error
 	s.limits = newLimiter(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
-	s.budget = newBudget(s.memory.limit, s.opts.RequestTimeout)
+	s.budget = budget.New(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}

@@ -1,4 +1,5 @@
-package server
+// Package budget bounds what the answers that are being made take together.
+package budget
 
 import (
 	"cmp"
@@ -12,18 +13,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/tidings-io/tidings/kubeapi"
 )
 
-// budget is what the answers that are being made may take together. One that does
+// Cost is what an answer takes while it is made and sent.
+type Cost struct {
+	Bytes int64         // of memory at a time, without garbage
+	Work  time.Duration // of one processor
+}
+
+// Budget is what the answers that are being made may take together. One that does
 // not fit waits for a moment, and is refused then: it is never begun and cut off.
 //
 // There is a bound on their memory. And those that take long are so few at a time
 // that each gets enough of the processors to be done within its time. A caller has
 // half of both, so that the long lists of one do not keep all others waiting. What
 // is more than all that is let in when there is nothing else.
-type budget struct {
+type Budget struct {
 	most       int64
 	processors int
 	timeout    time.Duration // of a request
@@ -48,40 +53,40 @@ const (
 	budgetPart    = 4
 	budgetDefault = 1 << 30
 	// longPart of the time of a request is from which on an answer takes long;
-	// patiencePart is how long it may wait, makingPart in how long it is to be done.
-	longPart, patiencePart, makingPart = 60, 6, 2
+	// patiencePart is how long it may wait, makingPart in how long it is to be done:
+	// the processors may have other things to do, and clients to wait for.
+	longPart, patiencePart, makingPart = 60, 6, 4
 	// maxQueue is how many may wait: each holds the list of what it is about.
 	maxQueue = 100
 	// comeBack is when who is refused should ask again.
 	comeBack = 5
+	// page is how long a list may be that is never too long.
+	page = 500
 )
 
-func newBudget(limit uint64, timeout time.Duration) *budget {
-	return &budget{most: cmp.Or(int64(limit)/budgetPart, budgetDefault), processors: runtime.GOMAXPROCS(0), timeout: timeout, inside: map[*ticket]bool{}}
+// New returns the budget of a server that may use so much memory, 0 if nobody knows,
+// and whose requests may take so long.
+func New(memory uint64, timeout time.Duration) *Budget {
+	return &Budget{most: cmp.Or(int64(memory)/budgetPart, budgetDefault), processors: runtime.GOMAXPROCS(0), timeout: timeout, inside: map[*ticket]bool{}}
 }
 
-type callerOfKey struct{}
-
-func withCaller(ctx context.Context, caller string) context.Context {
-	return context.WithValue(ctx, callerOfKey{}, caller)
-}
-
-// admit implements [kubeapi.Admit].
-func (b *budget) admit(ctx context.Context, cost kubeapi.Cost) (leave func(), err error) {
-	t := &ticket{bytes: cost.Bytes, in: make(chan struct{})}
-	t.caller, _ = ctx.Value(callerOfKey{}).(string)
+// Admit lets a caller's answer be made, "" being nobody in particular: at once, or
+// when there is room for it. The function that is returned says that it has been sent.
+// The error is a 429 with Retry-After, or that of ctx.
+func (b *Budget) Admit(ctx context.Context, caller string, cost Cost) (leave func(), err error) {
+	t := &ticket{caller: caller, bytes: cost.Bytes, in: make(chan struct{})}
 	if cost.Work > b.timeout/longPart {
-		if t.beside = int(b.timeout / makingPart * time.Duration(b.processors) / cost.Work); t.beside == 0 && cost.Work > b.timeout {
-			return nil, b.refuse(fmt.Sprintf("it takes about %s to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Round(time.Second), manyAre))
+		if cost.Work > b.timeout {
+			return nil, b.refuse(fmt.Sprintf("it takes about %s to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Round(time.Second), page))
 		}
-		t.beside = max(t.beside, 1)
+		t.beside = max(1, int(b.timeout/makingPart*time.Duration(b.processors)/cost.Work))
 	}
 	if !b.enter(t) {
 		return nil, b.refuse("too many answers are waiting to be made")
 	}
 	patience := time.NewTimer(b.timeout / patiencePart)
 	defer patience.Stop()
-	why := error(nil)
+	var why error
 	select {
 	case <-t.in:
 		return func() { b.leave(t) }, nil
@@ -93,12 +98,12 @@ func (b *budget) admit(ctx context.Context, cost kubeapi.Cost) (leave func(), er
 		return func() { b.leave(t) }, nil
 	}
 	if why == nil {
-		why = b.refuse(fmt.Sprintf("the answers that are being made leave no room for this one: ask again, or for pages, with limit=%d", manyAre))
+		why = b.refuse(fmt.Sprintf("the answers that are being made leave no room for this one: ask again, or for pages, with limit=%d", page))
 	}
 	return nil, why
 }
 
-func (b *budget) refuse(why string) error {
+func (b *Budget) refuse(why string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused++
@@ -106,7 +111,7 @@ func (b *budget) refuse(why string) error {
 }
 
 // enter queues a ticket, and lets in whom there is room for.
-func (b *budget) enter(t *ticket) bool {
+func (b *Budget) enter(t *ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) >= maxQueue {
@@ -117,7 +122,7 @@ func (b *budget) enter(t *ticket) bool {
 	return true
 }
 
-func (b *budget) leave(t *ticket) {
+func (b *Budget) leave(t *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.inside, t)
@@ -127,7 +132,7 @@ func (b *budget) leave(t *ticket) {
 
 // giveUp takes a ticket out of the queue, unless it has been let in at this very
 // moment.
-func (b *budget) giveUp(t *ticket) (in bool) {
+func (b *Budget) giveUp(t *ticket) (in bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inside[t] {
@@ -141,7 +146,7 @@ func (b *budget) giveUp(t *ticket) (in bool) {
 // next lets in whom there is room for. b.mu is held. Who lacks memory keeps those
 // behind waiting, or it would never be a long list's turn; who has all of a
 // caller's share, or would have one that takes long take longer, does not.
-func (b *budget) next() {
+func (b *Budget) next() {
 	full := false
 	b.queue = slices.DeleteFunc(b.queue, func(t *ticket) bool {
 		if full || !b.mayHave(t, t.caller) {
@@ -160,7 +165,7 @@ func (b *budget) next() {
 
 // mayHave says whether there is room for a ticket in the share of a caller, or
 // in all if that is "".
-func (b *budget) mayHave(t *ticket, caller string) bool {
+func (b *Budget) mayHave(t *ticket, caller string) bool {
 	used, long, beside := t.bytes, 0, math.MaxInt
 	if t.beside > 0 {
 		long, beside = 1, t.beside
@@ -193,14 +198,14 @@ var (
 )
 
 // Describe implements [prometheus.Collector].
-func (b *budget) Describe(ch chan<- *prometheus.Desc) {
+func (b *Budget) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{budgetDesc, budgetUsedDesc, budgetWaitingDesc, budgetRefusedDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (b *budget) Collect(ch chan<- prometheus.Metric) {
+func (b *Budget) Collect(ch chan<- prometheus.Metric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(b.most))
