@@ -38,10 +38,10 @@ type rate struct {
 }
 
 var (
-	readRate     = rate{4 * time.Nanosecond, 2} // expand, copy, compress, send
-	prettyRate   = rate{14 * time.Nanosecond, 6}
+	readRate     = rate{2 * time.Nanosecond, 2} // expand, copy, compress, send
+	prettyRate   = rate{10 * time.Nanosecond, 6}
 	yamlRate     = rate{170 * time.Nanosecond, 70}
-	protobufRate = rate{50 * time.Nanosecond, 10} // twice, if it is not kept
+	protobufRate = rate{30 * time.Nanosecond, 10} // twice, if it is not kept
 	rowRate      = rate{8 * time.Nanosecond, 3}
 )
 

@@ -55,7 +55,11 @@ const (
 	// longPart of the time of a request is from which on an answer takes long;
 	// patiencePart is how long it may wait, makingPart in how long it is to be done:
 	// the processors may have other things to do, and clients to wait for.
-	longPart, patiencePart, makingPart = 60, 6, 4
+	longPart, patiencePart, makingPart = 600, 3, 4
+	// longEach is how many that take long there are for each processor at most. More
+	// would not be done earlier, all together, and each later: where a processor is
+	// slower than is reckoned with, all of them too late.
+	longEach = 2
 	// maxQueue is how many may wait: each holds the list of what it is about.
 	maxQueue = 100
 	// comeBack is when who is refused should ask again.
@@ -79,7 +83,7 @@ func (b *Budget) Admit(ctx context.Context, caller string, cost Cost) (leave fun
 		if cost.Work > b.timeout {
 			return nil, b.refuse(fmt.Sprintf("it takes about %s to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Round(time.Second), page))
 		}
-		t.beside = max(1, int(b.timeout/makingPart*time.Duration(b.processors)/cost.Work))
+		t.beside = max(1, min(longEach*b.processors, int(b.timeout/makingPart*time.Duration(b.processors)/cost.Work)))
 	}
 	if !b.enter(t) {
 		return nil, b.refuse("too many answers are waiting to be made")
@@ -143,17 +147,18 @@ func (b *Budget) giveUp(t *ticket) (in bool) {
 	return false
 }
 
-// next lets in whom there is room for. b.mu is held. Who lacks memory keeps those
-// behind waiting, or it would never be a long list's turn; who has all of a
-// caller's share, or would have one that takes long take longer, does not.
+// next lets in whom there is room for. b.mu is held. Who has all of a caller's share
+// keeps nobody else waiting. Who lacks room of all keeps those waiting who came later
+// and want the same, or it would never be a long list's turn.
 func (b *Budget) next() {
-	full := false
+	full, longFull := false, false
 	b.queue = slices.DeleteFunc(b.queue, func(t *ticket) bool {
-		if full || !b.mayHave(t, t.caller) {
+		if full || longFull && t.beside > 0 || !b.mayHave(t, t.caller) {
 			return false
 		}
 		if !b.mayHave(t, "") {
 			full = b.used > 0 && b.used+t.bytes > b.most
+			longFull = t.beside > 0
 			return false
 		}
 		b.inside[t] = true
