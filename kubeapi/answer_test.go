@@ -182,6 +182,43 @@ func TestListsEndWithTheRequest(t *testing.T) {
 	}
 }
 
+// overdue is a context whose time is over once it is cancelled.
+type overdue struct {
+	context.Context
+	deadline time.Time
+}
+
+func (o overdue) Deadline() (time.Time, bool) { return o.deadline, true }
+
+func (o overdue) Err() error {
+	if o.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// What was let in is sent whole, also if the request's time is over by then; but not
+// for ever.
+func TestWhatWasLetInIsSentWhole(t *testing.T) {
+	var over context.CancelFunc
+	h, c := handler(t, kubeapi.Options{Admit: func(context.Context, kubeapi.Cost) (func(), error) {
+		over()
+		return func() {}, nil
+	}})
+	many(t, c, strings.Repeat("text ", 5000))
+	for form, accept := range listForms {
+		for code, deadline := range map[int]time.Time{http.StatusOK: time.Now().Add(time.Hour), http.StatusGatewayTimeout: time.Now().Add(-time.Hour)} {
+			ctx, cancel := context.WithCancel(t.Context())
+			over = cancel
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request(overdue{ctx, deadline}, accept, ""))
+			if w.Code != code {
+				t.Errorf("%s: %d, not %d: %.300q", form, w.Code, code, w.Body)
+			}
+		}
+	}
+}
+
 // What costs much is asked about first, in every form, and what was let in says when it
 // has been sent; who is not let in is told so.
 func TestAdmission(t *testing.T) {

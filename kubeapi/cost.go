@@ -97,5 +97,14 @@ func (c *call) admit(cost Cost) (leave func(), err error) {
 	if c.opts.Admit == nil || cost.Bytes <= littleBytes && cost.Work <= littleWork {
 		return func() {}, nil
 	}
-	return c.opts.Admit(c.r.Context(), cost)
+	leave, err = c.opts.Admit(c.r.Context(), cost)
+	if until, ok := c.r.Context().Deadline(); ok && err == nil {
+		c.until = until.Add(late * cost.Work)
+	}
+	return leave, err
 }
+
+// late is how many times what is reckoned the work may take beyond the time of the
+// request, where the processors have other things to do: what has been let in would be
+// asked for again if it were cut off, and all of it done anew.
+const late = 20

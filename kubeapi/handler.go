@@ -136,6 +136,9 @@ type call struct {
 	// oldPath says that it is a watch by its path, /api/v1/watch/…: such have no
 	// bookmark behind what there is.
 	oldPath bool
+	// until is when an answer that has been let in is to be done, where that is later
+	// than the end of the request's time.
+	until time.Time
 	// printer of the kind, once a Table has been asked for.
 	printer *printing.Printer
 }

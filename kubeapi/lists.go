@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,10 +112,11 @@ func (c *call) convertible(l layout, found []*mirror.Object, items each) error {
 // ended is why nobody waits for the answer any more, or not any longer; nil if
 // somebody does.
 func (c *call) ended() error {
-	if c.r.Context().Err() != nil {
-		return context.Cause(c.r.Context())
+	ctx := c.r.Context()
+	if err := ctx.Err(); err == nil || err == context.DeadlineExceeded && time.Now().Before(c.until) {
+		return nil
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // finished sends an answer of which the JSON is given.

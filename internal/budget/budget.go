@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -24,10 +23,11 @@ type Cost struct {
 // Budget is what the answers that are being made may take together. One that does
 // not fit waits for a moment, and is refused then: it is never begun and cut off.
 //
-// There is a bound on their memory. And those that take long are so few at a time
-// that each gets enough of the processors to be done within its time. A caller has
-// half of both, so that the long lists of one do not keep all others waiting. What
-// is more than all that is let in when there is nothing else.
+// There is a bound on their memory. And those that take long are few at a time: more
+// would not be done earlier, all together, and each later. A caller has half of both,
+// and of what takes very long no more than is done in time; so the long lists of one do
+// not keep all others waiting. What is more than all that is let in when there is
+// nothing else.
 type Budget struct {
 	most       int64
 	processors int
@@ -44,7 +44,7 @@ type Budget struct {
 type ticket struct {
 	caller string // "" is nobody in particular
 	bytes  int64
-	beside int // how many that take long there may be at a time, with this one; 0: it does not take long
+	beside int // how many that take long the caller may have at a time, with this one; 0: it does not take long
 	in     chan struct{}
 }
 
@@ -56,9 +56,7 @@ const (
 	// patiencePart is how long it may wait, makingPart in how long it is to be done:
 	// the processors may have other things to do, and clients to wait for.
 	longPart, patiencePart, makingPart = 600, 3, 4
-	// longEach is how many that take long there are for each processor at most. More
-	// would not be done earlier, all together, and each later: where a processor is
-	// slower than is reckoned with, all of them too late.
+	// longEach is how many that take long there are for each processor at most.
 	longEach = 2
 	// maxQueue is how many may wait: each holds the list of what it is about.
 	maxQueue = 100
@@ -153,11 +151,11 @@ func (b *Budget) giveUp(t *ticket) (in bool) {
 func (b *Budget) next() {
 	full, longFull := false, false
 	b.queue = slices.DeleteFunc(b.queue, func(t *ticket) bool {
-		if full || longFull && t.beside > 0 || !b.mayHave(t, t.caller) {
+		if full || longFull && t.beside > 0 || !b.ofCaller(t) {
 			return false
 		}
-		if !b.mayHave(t, "") {
-			full = b.used > 0 && b.used+t.bytes > b.most
+		if !b.ofAll(t) {
+			full = b.used+t.bytes > b.most
 			longFull = t.beside > 0
 			return false
 		}
@@ -168,31 +166,35 @@ func (b *Budget) next() {
 	})
 }
 
-// mayHave says whether there is room for a ticket in the share of a caller, or
-// in all if that is "".
-func (b *Budget) mayHave(t *ticket, caller string) bool {
-	used, long, beside := t.bytes, 0, math.MaxInt
-	if t.beside > 0 {
-		long, beside = 1, t.beside
-	}
-	most, others := b.most, 0
+// ofAll says whether there is room for a ticket.
+func (b *Budget) ofAll(t *ticket) bool {
+	long := 0
 	for o := range b.inside {
-		if o.beside > 0 && t.beside > 0 {
-			beside = min(beside, o.beside)
-		}
-		if caller != "" && o.caller != caller {
-			continue
-		}
-		others++
-		used += o.bytes
 		if o.beside > 0 {
 			long++
 		}
 	}
-	if caller != "" {
+	return len(b.inside) == 0 || b.used+t.bytes <= b.most && (t.beside == 0 || long < longEach*b.processors)
+}
+
+// ofCaller says whether there is room for it in the share of its caller.
+func (b *Budget) ofCaller(t *ticket) bool {
+	used, any, long, beside := t.bytes, false, 0, t.beside
+	for o := range b.inside {
+		if o.caller != t.caller {
+			continue
+		}
+		any = true
+		if used += o.bytes; o.beside > 0 {
+			long++
+			beside = min(beside, o.beside)
+		}
+	}
+	most := b.most
+	if t.caller != "" {
 		most, beside = most/2, max(1, beside/2)
 	}
-	return others == 0 || used <= most && (t.beside == 0 || long <= beside)
+	return !any || used <= most && (t.beside == 0 || long < beside)
 }
 
 var (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,8 +109,8 @@ func TestCallers(t *testing.T) {
 	})
 }
 
-// What takes long is let in by so few at a time that each is done in time, while what
-// is quick is let in beside it; what takes too long is refused.
+// What takes long is let in by few at a time, while what is quick, or another's, is let
+// in beside it; what takes too long is refused.
 func TestWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(0, timeout)
@@ -118,8 +119,13 @@ func TestWork(t *testing.T) {
 		if !ok {
 			t.Fatal("there is nothing else")
 		}
-		if _, ok := asks(t, b, "b", long); ok {
+		if _, ok := asks(t, b, "a", long); ok {
 			t.Error("two take longer than they may")
+		}
+		if l, ok := asks(t, b, "b", long); !ok {
+			t.Error("one caller keeps another waiting")
+		} else {
+			l()
 		}
 		if l, ok := asks(t, b, "a", budget.Cost{Bytes: mega, Work: time.Millisecond}); !ok {
 			t.Error("what is quick has to wait")
@@ -129,6 +135,15 @@ func TestWork(t *testing.T) {
 		leave()
 		if _, ok := asks(t, b, "a", budget.Cost{Bytes: mega, Work: 2 * timeout}); ok {
 			t.Error("it would be cut off")
+		}
+		inside := 0
+		for i := range 100 {
+			if _, ok := asks(t, b, fmt.Sprint("caller ", i), budget.Cost{Bytes: mega, Work: time.Second}); ok {
+				inside++
+			}
+		}
+		if most := 2 * runtime.GOMAXPROCS(0); inside != most {
+			t.Errorf("%d were let in, not %d", inside, most)
 		}
 	})
 }
