@@ -3,7 +3,10 @@ package kubeapi
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidings-io/tidings/read"
 )
@@ -19,7 +22,15 @@ type answers struct {
 	size    int64
 	entries map[answerKey]*list.Element
 	order   list.List // of *answer, the one used last in front
-	making  map[answerKey]chan struct{}
+	making  map[answerKey]*making
+}
+
+// making is an answer that somebody makes.
+type making struct {
+	done chan struct{}
+	// refused is why it may not be made now. Who waits for it is told the same, and
+	// does not wait for that, too.
+	refused error
 }
 
 // answerKey names the items of a list, in a form. They do not change; the list's
@@ -32,23 +43,26 @@ type answerKey struct {
 
 type answer struct {
 	key  answerKey
-	made *packed
+	made *packed // nil: it is too long, see errUnshared
 	size int64
 }
 
 func newAnswers(most int64) *answers {
-	return &answers{most: most, entries: map[answerKey]*list.Element{}, making: map[answerKey]chan struct{}{}}
+	return &answers{most: most, entries: map[answerKey]*list.Element{}, making: map[answerKey]*making{}}
 }
 
 // get returns what is kept, or makes it; while somebody makes it, all others wait.
-// The error is ctx's, or that of make.
+// The error is ctx's, or that of pack, or errUnshared.
 func (a *answers) get(ctx context.Context, k answerKey, pack func() (*packed, error)) (*packed, error) {
 	a.mu.Lock()
 	for {
 		if e, ok := a.entries[k]; ok {
 			a.order.MoveToFront(e)
 			a.mu.Unlock()
-			return e.Value.(*answer).made, nil
+			if made := e.Value.(*answer).made; made != nil {
+				return made, nil
+			}
+			return nil, errUnshared
 		}
 		others, busy := a.making[k]
 		if !busy {
@@ -56,35 +70,49 @@ func (a *answers) get(ctx context.Context, k answerKey, pack func() (*packed, er
 		}
 		a.mu.Unlock()
 		select {
-		case <-others:
+		case <-others.done:
+			if others.refused != nil {
+				return nil, others.refused
+			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 		a.mu.Lock()
 	}
-	done := make(chan struct{})
-	a.making[k] = done
+	mine := &making{done: make(chan struct{})}
+	a.making[k] = mine
 	a.mu.Unlock()
 	var made *packed
+	var err error
 	defer func() { // also if it panics
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.making, k)
-		close(done)
-		if made != nil {
+		defer close(mine.done)
+		switch {
+		case apierrors.IsTooManyRequests(err):
+			mine.refused = err
+		case errors.Is(err, errUnshared):
+			a.keep(k, nil)
+		case err == nil && made != nil:
 			a.keep(k, made)
 		}
 	}()
-	var err error
 	made, err = pack()
 	return made, err
 }
 
-// keep keeps an answer, unless it would take the place of most others. a.mu is
-// held.
+// mostOfOne is how long one answer may be, so that it does not take the place of
+// most others.
+func (a *answers) mostOfOne() int64 { return a.most / 2 }
+
+// keep keeps an answer. a.mu is held.
 func (a *answers) keep(k answerKey, made *packed) {
-	size := int64(len(made.content)) + 2*overhead + int64(len(k.labels)+len(k.fields))
-	if size > a.most/2 {
+	size := 2*overhead + int64(len(k.labels)+len(k.fields))
+	if made != nil {
+		size += made.kept()
+	}
+	if size > a.mostOfOne() {
 		return
 	}
 	a.entries[k] = a.order.PushFront(&answer{k, made, size})

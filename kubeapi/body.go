@@ -79,18 +79,25 @@ func (b *body) flush() {
 }
 
 // end sends the rest.
-func (b *body) end() {
-	if b.out == nil {
+func (b *body) end() { _ = b.close(nil) }
+
+// close sends the rest or, if there is an error, drops it. An answer that has begun
+// breaks off then, so that it is not taken for the whole; else the error comes back.
+func (b *body) close(err error) error {
+	begun := b.out != nil
+	switch {
+	case err != nil:
+	case begun:
+		b.flush()
+		if err = b.err; err == nil && b.gzip != nil {
+			err = b.gzip.Close()
+		}
+	default:
 		b.w.Header().Set("Content-Length", strconv.Itoa(len(b.buffer)))
 		b.w.WriteHeader(http.StatusOK)
-		_, b.err = b.w.Write(b.buffer)
-	} else {
-		b.flush()
+		_, _ = b.w.Write(b.buffer) // if the client is gone, that is the end of it
 	}
 	if b.gzip != nil {
-		if b.err == nil {
-			b.err = b.gzip.Close()
-		}
 		b.gzip.Reset(nil)
 		gzips.Put(b.gzip)
 	}
@@ -98,7 +105,8 @@ func (b *body) end() {
 		b.buffer = b.buffer[:0]
 		buffers.Put(&b.buffer)
 	}
-	if b.err != nil && b.out != nil {
-		panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
+	if err != nil && begun {
+		panic(http.ErrAbortHandler)
 	}
+	return err
 }

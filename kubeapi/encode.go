@@ -32,19 +32,25 @@ func (h *Handler) encoding(o *read.Object, k kind, f form) ([]byte, error) {
 	if f.content == metadata {
 		v.version = f.convert.Version
 	}
-	return h.cache.get(key{o, v}, func() ([]byte, error) {
-		switch {
-		case f.content == whole:
-			return protobufOf(o.JSON(), k.gvk)
-		case proto:
-			var m metav1.PartialObjectMetadata
-			if err := metadataOf(o.JSON(), &m.ObjectMeta); err != nil {
-				return nil, err
-			}
-			return m.Marshal()
-		}
-		return metadataJSON(o.JSON(), k, f.group())
+	return h.cache.get(key{o, v}, func() (out []byte, err error) {
+		o.LookJSON(func(content []byte) { out, err = f.encode(content, k) })
+		return out, err
 	})
+}
+
+// encode makes the encoding of an object's JSON, and keeps nothing of that.
+func (f form) encode(content []byte, k kind) ([]byte, error) {
+	switch {
+	case f.content == whole:
+		return protobufOf(content, k.gvk)
+	case f.media == asProtobuf:
+		var m metav1.PartialObjectMetadata
+		if err := metadataOf(content, &m.ObjectMeta); err != nil {
+			return nil, err
+		}
+		return m.Marshal()
+	}
+	return metadataJSON(content, k, f.group())
 }
 
 // protobufOf makes the protobuf of an object, by its Go type.

@@ -42,8 +42,12 @@ func (c *call) answer(o *read.Object) error {
 		b.end()
 		return nil
 	}
+	leave, err := c.admit(c.cost([]*read.Object{o}))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var content []byte
-	var err error
 	switch {
 	case c.form.content == table:
 		var t *tableMaker

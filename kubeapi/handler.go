@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/lru"
@@ -34,6 +36,9 @@ type Options struct {
 	// together and compressed, for those who ask for the same one again. 0 means
 	// 64 MiB.
 	AnswerBytes int64
+	// Admit, if not nil, is asked before an answer is made that costs much. Its
+	// error is the answer otherwise: 429, and when to come back.
+	Admit Admit
 	// Logger gets what goes wrong. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -83,6 +88,9 @@ type call struct {
 	q    *read.Query // of the Request
 	kind kind
 	form form
+	// until is when an answer that has been let in is to be done, where that is later
+	// than the end of the request's time.
+	until time.Time
 	// printer of the kind, once a Table has been asked for.
 	printer *printing.Printer
 }
@@ -93,7 +101,17 @@ type call struct {
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *Request) {
 	c := &call{Handler: h, Request: q, w: w, r: r, q: q.Query}
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if err := c.serve(); err != nil && r.Context().Err() == nil {
+	err := c.serve()
+	switch r.Context().Err() {
+	case nil:
+	case context.DeadlineExceeded:
+		if err != nil {
+			err = apierrors.NewTimeoutError(context.Cause(r.Context()).Error(), 2)
+		}
+	default:
+		return // nobody waits
+	}
+	if err != nil {
 		c.fail(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,29 +46,25 @@ func quoted(s string) []byte {
 	return b
 }
 
-// item adds the JSON of an object as it is among the items of a list.
-func (k kind) item(object []byte, add func([]byte)) {
+// item appends the JSON of an object as it is among the items of a list.
+func (k kind) item(dst, object []byte) []byte {
 	if k.custom {
-		add(object)
-		return
+		return append(dst, object...)
 	}
+	dst = append(dst, '{')
 	if rest, ok := bytes.CutPrefix(object, k.head); ok {
-		add(brace)
-		add(rest)
-		return
+		return append(dst, rest...)
 	}
 	// In another order than kube-apiserver's.
-	var b strings.Builder
+	begun := len(dst)
 	gjson.ParseBytes(object).ForEach(func(key, value gjson.Result) bool {
 		if key.Str != "kind" && key.Str != "apiVersion" {
-			if b.Len() > 0 {
-				b.WriteByte(',')
+			if len(dst) > begun {
+				dst = append(dst, ',')
 			}
-			b.WriteString(key.Raw + ":" + value.Raw)
+			dst = append(append(append(dst, key.Raw...), ':'), value.Raw...)
 		}
 		return true
 	})
-	add([]byte("{" + b.String() + "}"))
+	return append(dst, '}')
 }
-
-var brace = []byte("{")

@@ -2,7 +2,12 @@ package kubeapi
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,36 +21,102 @@ import (
 
 // answerList sends a list.
 func (c *call) answerList(meta metav1.ListMeta, found []*read.Object) error {
-	switch {
-	case c.form.content == table:
+	leave, err := c.admit(c.cost(found))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.form.content == table {
 		t, err := c.newTable()
 		if err != nil {
 			return err
 		}
-		content, err := t.table(meta, found, true)
-		if err != nil {
-			return err
-		}
-		return c.finished(content)
-	case c.form.media == asYAML || c.form.pretty:
-		head, tail := c.around(meta, 0, len(found) == 0)
-		whole := bytes.NewBuffer(head)
-		if err := c.items(found, func(b []byte) { whole.Write(b) }); err != nil {
-			return err
-		}
-		return c.finished(append(whole.Bytes(), bytes.TrimSuffix(tail, newline)...))
+		head, tail := t.around(meta, true, len(found) == 0)
+		return c.send("rows", head, tail, found, t.each)
 	}
 	size, err := c.itemsSize(found)
 	if err != nil {
 		return err
 	}
 	head, tail := c.around(meta, size, len(found) == 0)
+	return c.send("items", head, tail, found, c.each)
+}
+
+// each is a loop over the items of a list, which shows each for the time of the call
+// only.
+type each func(found []*read.Object, show func(item []byte) error) error
+
+// send sends a list item by item: head and tail are what is around them, in JSON or
+// protobuf.
+func (c *call) send(field string, head, tail []byte, found []*read.Object, items each) error {
+	if len(found) == 0 && c.form.media != asProtobuf {
+		return c.finished(append(head, bytes.TrimSuffix(tail, newline)...))
+	}
+	l, err := c.form.layout(field, head, tail)
+	if err != nil {
+		return err
+	}
+	if err := c.convertible(l, found, items); err != nil {
+		return err
+	}
 	b := c.begin(c.form.mediaType)
-	defer b.end()
-	b.add(head)
-	err = c.items(found, func(part []byte) { b.add(part) })
-	b.add(tail)
-	return err
+	b.add(l.head)
+	err = l.join(items, found, func(part []byte) error {
+		b.add(part)
+		return b.err
+	})
+	if err == nil {
+		b.add(l.tail)
+	}
+	return b.close(err)
+}
+
+// join shows the items of a list as they are sent, and what is between them.
+func (l *layout) join(items each, found []*read.Object, add func([]byte) error) error {
+	first := true
+	return items(found, func(item []byte) error {
+		if !first && l.comma != nil {
+			if err := add(l.comma); err != nil {
+				return err
+			}
+		}
+		first = false
+		if l.item != nil {
+			var err error
+			if item, err = l.item(item); err != nil {
+				return err
+			}
+		}
+		return add(item)
+	})
+}
+
+// convertible finds what cannot be converted to YAML before the answer has begun.
+func (c *call) convertible(l layout, found []*read.Object, items each) error {
+	if c.form.media != asYAML {
+		return nil
+	}
+	for i, o := range found {
+		sure := true
+		o.LookJSON(func(content []byte) { sure = surelyYAML(content) })
+		if sure {
+			continue
+		}
+		if err := l.join(items, found[i:i+1], func([]byte) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return c.ended()
+}
+
+// ended is why nobody waits for the answer any more, or not any longer; nil if
+// somebody does.
+func (c *call) ended() error {
+	ctx := c.r.Context()
+	if err := ctx.Err(); err == nil || err == context.DeadlineExceeded && time.Now().Before(c.until) {
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 // finished sends an answer of which the JSON is given.
@@ -88,12 +159,14 @@ func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State)
 		if found == nil {
 			found = s.List("", 0)
 		}
-		p := packer{from: gzipFrom}
-		if err := c.items(found, p.add); err != nil {
-			return nil, err
-		}
-		return p.done(), nil
+		return c.pack(found)
 	})
+	if errors.Is(err, errUnshared) {
+		if found == nil {
+			found = s.List("", 0)
+		}
+		return c.answerList(meta, found)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,11 +180,33 @@ func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State)
 	length, parts := made.within(head, tail)
 	header.Set("Content-Length", strconv.Itoa(length))
 	for _, part := range parts {
+		if c.ended() != nil {
+			panic(http.ErrAbortHandler) // what was sent must not be taken for the whole
+		}
 		if _, err := c.w.Write(part); err != nil {
 			break // a client that is gone needs no answer
 		}
 	}
 	return nil
+}
+
+// pack packs the items of a list.
+func (c *call) pack(found []*read.Object) (*packed, error) {
+	p := packer{from: gzipFrom, most: c.answers.mostOfOne()}
+	cost := c.cost(found)
+	cost.Bytes += min(2*p.most, c.size(found).all/4)
+	leave, err := c.admit(cost)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := c.form.layout("items", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = l.join(c.each, found, p.add)
+	made, tooLong := p.done()
+	return made, cmp.Or(err, tooLong)
 }
 
 // variant is the form of the items.
@@ -132,6 +227,9 @@ func (c *call) itemsSize(found []*read.Object) (int64, error) {
 	}
 	var size int64
 	for _, o := range found {
+		if err := c.ended(); err != nil {
+			return 0, err
+		}
 		content, err := c.encoding(o, c.kind, c.form)
 		if err != nil {
 			return 0, err
@@ -146,31 +244,28 @@ func itemSize(content []byte) int64 {
 	return int64(protowire.SizeTag(2) + protowire.SizeBytes(len(content)))
 }
 
-// items puts the items together from the encodings of the objects, between which
-// JSON has commas.
-func (c *call) items(found []*read.Object, add func([]byte)) error {
-	if c.form.media != asProtobuf && c.form.content == whole {
-		for i, o := range found {
-			if i > 0 {
-				add(comma)
-			}
-			o.LookJSON(func(content []byte) { c.kind.item(content, add) })
+// each shows the encodings of the objects as they are among the items of a list.
+func (c *call) each(found []*read.Object, show func(item []byte) error) error {
+	var item []byte
+	for _, o := range found {
+		if err := c.ended(); err != nil {
+			return err
 		}
-		return nil
-	}
-	var frame [2 + 10]byte
-	for i, o := range found {
-		content, err := c.encoding(o, c.kind, c.form)
+		var err error
+		if c.form.media != asProtobuf && c.form.content == whole {
+			o.LookJSON(func(content []byte) {
+				item = c.kind.item(item[:0], content)
+				err = show(item)
+			})
+		} else {
+			var content []byte
+			if content, err = c.encoding(o, c.kind, c.form); err == nil {
+				err = show(content)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		switch {
-		case c.form.media == asProtobuf:
-			add(protowire.AppendVarint(protowire.AppendTag(frame[:0], 2, protowire.BytesType), uint64(len(content))))
-		case i > 0:
-			add(comma)
-		}
-		add(content)
 	}
 	return nil
 }

@@ -18,10 +18,15 @@ func TestSplice(t *testing.T) {
 		var middle []byte
 		for range rapid.IntRange(0, 5).Draw(t, "parts") {
 			part := bytes.Repeat([]byte(rapid.String().Draw(t, "text")), rapid.IntRange(0, 2000).Draw(t, "times"))
-			p.add(part)
+			if err := p.add(part); err != nil {
+				t.Fatal(err)
+			}
 			middle = append(middle, part...)
 		}
-		kept := p.done()
+		kept, err := p.done()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 2 { // it is used more than once
 			head, tail := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "head"), rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "tail")
 			var out bytes.Buffer
@@ -37,7 +42,6 @@ func TestSplice(t *testing.T) {
 				t.Fatalf("%d bytes are compressed: %v, which was to be from %d on", len(middle), kept.deflated, p.from)
 			}
 			if kept.deflated {
-				var err error
 				if r, err = gzip.NewReader(&out); err != nil {
 					t.Fatal(err)
 				}

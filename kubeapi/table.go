@@ -62,57 +62,58 @@ const maxDefinitions = 1024
 
 var definitionSeed = maphash.MakeSeed()
 
-// row is what a Table shows of an object.
-type row struct {
-	*printing.Row
-	object *read.Object
+// row reads each version of an object once for all Tables that show it.
+func (t *tableMaker) row(o *read.Object) (*printing.Row, error) {
+	made, err := t.cache.keep(key{o, variant{content: table, printer: t.Printer}}, func() (r any, size int, err error) {
+		o.LookJSON(func(content []byte) {
+			var row *printing.Row
+			if row, err = t.Row(content); err == nil {
+				r, size = row, row.Size()
+			}
+		})
+		return r, size, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("show %s %s/%s in a table: %w", t.kind.gvk.Kind, o.GetNamespace(), o.GetName(), err)
+	}
+	return made.(*printing.Row), nil
 }
 
-// rows reads each version of an object once for all Tables that show it.
-func (t *tableMaker) rows(found []*read.Object) ([]row, error) {
-	rows := make([]row, 0, len(found))
+// inOrder returns the objects in the order in which a Table shows them.
+func (t *tableMaker) inOrder(found []*read.Object) ([]*read.Object, error) {
+	if !t.Ordered() || len(found) < 2 {
+		return found, nil
+	}
+	rows := make(map[*read.Object]*printing.Row, len(found))
 	for _, o := range found {
-		made, err := t.cache.keep(key{o, variant{content: table, printer: t.Printer}}, func() (any, int, error) {
-			r, err := t.Row(o.JSON())
-			if err != nil {
-				return nil, 0, fmt.Errorf("show %s %s/%s in a table: %w", t.kind.gvk.Kind, o.GetNamespace(), o.GetName(), err)
-			}
-			return r, r.Size(), nil
-		})
-		if err != nil {
+		var err error
+		if rows[o], err = t.row(o); err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{made.(*printing.Row), o})
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return t.Compare(a.Row, b.Row) })
-	return rows, nil
+	found = slices.Clone(found)
+	slices.SortStableFunc(found, func(a, b *read.Object) int { return t.Compare(rows[a], rows[b]) })
+	return found, nil
 }
 
-// table is the JSON of a Table.
-func (t *tableMaker) table(meta metav1.ListMeta, found []*read.Object, headed bool) ([]byte, error) {
-	out := append(typeMeta("Table", t.form.group()), `,"metadata":`...)
-	out = append(out, marshal(meta)...)
-	out = append(out, `,"columnDefinitions":`...)
-	if headed {
-		out = append(out, marshal(t.Columns())...)
-	} else {
-		out = append(out, "null"...)
-	}
-	rows, err := t.rows(found)
+// each shows the JSON of the rows, one after the other, each for the time of the
+// call only.
+func (t *tableMaker) each(found []*read.Object, show func([]byte) error) error {
+	found, err := t.inOrder(found)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if len(rows) == 0 && t.NullIfEmpty() {
-		return append(out, `,"rows":null}`...), nil
-	}
-	out = append(out, `,"rows":[`...)
 	now := time.Now()
-	for i, r := range rows {
-		if i > 0 {
-			out = append(out, ',')
+	var out []byte
+	for _, o := range found {
+		if err := t.ended(); err != nil {
+			return err
 		}
-		o := r.object
-		out = append(append(out, `{"cells":`...), marshal(r.Cells(now))...)
+		r, err := t.row(o)
+		if err != nil {
+			return err
+		}
+		out = append(append(out[:0], `{"cells":`...), marshal(r.Cells(now))...)
 		if conditions := r.Conditions(); conditions != nil {
 			out = append(append(out, `,"conditions":`...), marshal(conditions)...)
 		}
@@ -121,15 +122,49 @@ func (t *tableMaker) table(meta metav1.ListMeta, found []*read.Object, headed bo
 		case metav1.IncludeNone:
 			out = append(out, "null"...)
 		case metav1.IncludeObject:
-			out = append(out, o.JSON()...)
+			o.LookJSON(func(content []byte) { out = append(out, content...) })
 		default:
 			content, err := t.encoding(o, t.kind, t.form.partial())
 			if err != nil {
-				return nil, err
+				return err
 			}
 			out = append(out, content...)
 		}
 		out = append(out, '}')
+		if err := show(out); err != nil {
+			return err
+		}
 	}
-	return append(out, "]}"...), nil
+	return nil
+}
+
+// around returns what is in front of and behind the rows of a Table; none says that
+// there are none.
+func (t *tableMaker) around(meta metav1.ListMeta, headed, none bool) (head, tail []byte) {
+	head = append(typeMeta("Table", t.form.group()), `,"metadata":`...)
+	head = append(append(head, marshal(meta)...), `,"columnDefinitions":`...)
+	if headed {
+		head = append(head, marshal(t.Columns())...)
+	} else {
+		head = append(head, "null"...)
+	}
+	if none && t.NullIfEmpty() {
+		return append(head, `,"rows":null`...), []byte("}")
+	}
+	return append(head, `,"rows":[`...), []byte("]}")
+}
+
+// table is the JSON of a Table of few objects.
+func (t *tableMaker) table(meta metav1.ListMeta, found []*read.Object, headed bool) ([]byte, error) {
+	out, tail := t.around(meta, headed, len(found) == 0)
+	first := true
+	err := t.each(found, func(row []byte) error {
+		if !first {
+			out = append(out, ',')
+		}
+		first = false
+		out = append(out, row...)
+		return nil
+	})
+	return append(out, tail...), err
 }

@@ -66,7 +66,8 @@ func WithCaller(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-func callerOf(ctx context.Context) string {
+// CallerOf is the caller that [WithCaller] has named.
+func CallerOf(ctx context.Context) string {
 	caller, _ := ctx.Value(callerKey{}).(string)
 	return caller
 }

@@ -73,7 +73,7 @@ func (r *Reader) State(ctx context.Context, q *Query, match Match, version uint6
 	if err != nil {
 		return nil, err
 	}
-	s := &State{reader: r, query: q, caller: callerOf(ctx), feed: f, view: view, version: view.ResourceVersion()}
+	s := &State{reader: r, query: q, caller: CallerOf(ctx), feed: f, view: view, version: view.ResourceVersion()}
 	have := object.Version(s.version)
 	if match == Any || match == NotOlderThan && have >= version {
 		return s, nil
@@ -185,7 +185,7 @@ func (f *feed) future(ctx context.Context, version uint64) error {
 
 // past returns the state at a version that the mirror has come to.
 func (r *Reader) past(ctx context.Context, q *Query, f *feed, version uint64) (*State, error) {
-	s := &State{reader: r, query: q, caller: callerOf(ctx), feed: f, version: decimal(version)}
+	s := &State{reader: r, query: q, caller: CallerOf(ctx), feed: f, version: decimal(version)}
 	if s.page = r.pages.find(f, s.version, s.caller); s.page != nil {
 		s.view = s.page.view
 		return s, nil

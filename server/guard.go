@@ -52,7 +52,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if s.opts.Gate != nil {
 			access.Strip(r.Header)
 		}
-		leave, err := s.limits.enterCaller(classOf(r), callerKey(g, r))
+		caller := callerKey(g, r)
+		leave, err := s.limits.enterCaller(classOf(r), caller)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -63,8 +64,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			defer stop()
 			ctx = held
 		}
-		ctx = read.WithCaller(ctx, callerKey(g, r))
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, grantKey{}, g)))
+		ctx = context.WithValue(read.WithCaller(ctx, caller), grantKey{}, g)
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 

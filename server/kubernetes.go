@@ -42,7 +42,7 @@ func ofKubernetes(r *http.Request, rt *route) *http.Request {
 // there may be is decided before it is asked.
 func (s *Server) newKubernetes() *kubeapi.Handler {
 	opts := s.opts.Kubernetes
-	opts.Logger = s.log
+	opts.Logger, opts.Admit = s.log, s.mayAnswer
 	if s.memory.limit > 0 {
 		kept := int64(min(64<<20, s.memory.limit/16))
 		opts.CacheBytes, opts.AnswerBytes = cmp.Or(opts.CacheBytes, kept), cmp.Or(opts.AnswerBytes, kept)

@@ -12,7 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // When memory runs short, the server does less, step by step, rather than die:
@@ -129,6 +131,11 @@ func (m *memory) admit(c class, everything bool) error {
 
 func (m *memory) describe(part float64) string {
 	return fmt.Sprintf("%.0f %% of %d MB are in use", 100*part, m.limit>>20)
+}
+
+// mayAnswer is [kubeapi.Admit].
+func (s *Server) mayAnswer(ctx context.Context, cost kubeapi.Cost) (leave func(), err error) {
+	return s.budget.Admit(ctx, read.CallerOf(ctx), cost)
 }
 
 // state is what /readyz says of it: a server that has little memory left is ready

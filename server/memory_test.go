@@ -60,6 +60,11 @@ func TestEnoughMemory(t *testing.T) {
 	if a := r.get("/cm"); a.code != http.StatusOK {
 		t.Errorf("%d %s", a.code, a.body)
 	}
+	for _, line := range []string{"tidings_answers_budget_bytes 2.74877906944e+11\n", "tidings_answers_budget_used_bytes 0\n", "tidings_answers_refused_total 0\n"} {
+		if metrics := string(r.get("/metrics").body); !strings.Contains(metrics, line) {
+			t.Errorf("the metrics lack %q", line)
+		}
+	}
 	if a := r.get("/readyz?verbose"); !strings.Contains(string(a.body), "[+]memory ok: 0 % of 1048576 MB are in use\n") {
 		t.Errorf("readyz: %s", a.body)
 	}

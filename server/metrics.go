@@ -34,7 +34,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		}, []string{"route"}),
 	}
 	for _, c := range []prometheus.Collector{
-		out.requests, out.latency, underWay{s}, s.memory, clusters{s.mirror}, informermetrics.NewCollector(statuses(s.mirror)),
+		out.requests, out.latency, underWay{s}, s.memory, s.budget, clusters{s.mirror}, informermetrics.NewCollector(statuses(s.mirror)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {

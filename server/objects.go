@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/read"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query)
 		return err
 	}
 	l := startAnswer(w)
-	_, _ = l.Write(o.JSON())
+	o.LookJSON(func(content []byte) { _, _ = l.Write(content) })
 	l.finish(read.ListMeta{ResourceVersion: version})
 	return nil
 }
@@ -106,6 +107,13 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query
 			return err
 		}
 	}
+	if q.Limit <= 0 || q.Limit > manyAre {
+		leave, err := s.mayAnswer(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	var l *answer
 	begin := func() {
 		if l == nil {
@@ -119,7 +127,10 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query
 		} else {
 			_ = l.WriteByte(',')
 		}
-		_, err := l.Write(o.JSON())
+		err := r.Context().Err()
+		if err == nil {
+			o.LookJSON(func(content []byte) { _, err = l.Write(content) })
+		}
 		return err
 	})
 	if err != nil && l != nil {

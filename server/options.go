@@ -72,8 +72,10 @@ type Options struct {
 	MaxStrangersPerAddress int
 	// MemoryLimit is how many bytes the server may use: when little is left, it
 	// folds what waits for slow watches early, then refuses new watches, then
-	// lists of everything, with 429. 0 means what the runtime has been told, by
-	// GOMEMLIMIT or debug.SetMemoryLimit, and nothing of all that if it has not.
+	// lists of everything, with 429. A quarter of it is for the answers that are
+	// being made; those that do not fit wait a moment and then get 429. 0 means what
+	// the runtime has been told, by GOMEMLIMIT or debug.SetMemoryLimit, and nothing
+	// of all that if it has not, but 1 GiB for answers.
 	MemoryLimit int64
 	// MaxVisible is the number of namespaces that are looked through for a
 	// caller who asks for what is visible. 0 means 1,000.
@@ -84,8 +86,8 @@ type Options struct {
 	Passthrough bool
 	// Reads are options of how the mirror is read: of the pages of lists.
 	Reads read.Options
-	// Kubernetes are options of the Kubernetes API. Its Else and Logger are the
-	// server's to set.
+	// Kubernetes are options of the Kubernetes API. Its Else, Admit and
+	// Logger are the server's to set.
 	Kubernetes kubeapi.Options
 	// Logger gets each request at debug level and what goes wrong at others.
 	// nil means slog.Default().

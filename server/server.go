@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/net/netutil"
 
+	"github.com/tidings-io/tidings/internal/budget"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/kubeapi/discovery"
 	"github.com/tidings-io/tidings/kubeapi/passthrough"
@@ -39,6 +40,7 @@ type Server struct {
 	limits      *limiter
 	strangers   *strangers
 	memory      *memory
+	budget      *budget.Budget
 	connections atomic.Int64
 	requests    sync.WaitGroup
 	draining    context.Context // ended when watches are to end
@@ -58,6 +60,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.limits = newLimiter(s.opts)
 	s.strangers = newStrangers(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
+	s.budget = budget.New(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}

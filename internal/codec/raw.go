@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,6 +120,17 @@ func (r *Raw) LookJSON(read func([]byte)) {
 			read(content)
 		}
 	})
+}
+
+// Len is the length of the object's encoding, as it is read.
+func (r *Raw) Len() int {
+	stored := r.stored()
+	if r.encoding.dict != nil {
+		if n, err := s2.DecodedLen(stored); err == nil {
+			return n
+		}
+	}
+	return len(stored)
 }
 
 // MarshalJSON returns the object's own JSON.

@@ -78,6 +78,10 @@ func (p *Printer) Compare(a, b *Row) int {
 	return cmp.Or(cmp.Compare(x, y), cmp.Compare(fmt.Sprint(a.cells[0]), fmt.Sprint(b.cells[0])))
 }
 
+// Ordered says that the rows of a list come in an order of their own, that of
+// [Printer.Compare].
+func (p *Printer) Ordered() bool { return p.orderedFrom != 0 }
+
 // Row is the row of one version of an object. It is never changed.
 type Row struct {
 	cells      []any // as in a Table, or an ago
