@@ -1,0 +1,54 @@
+package hostile
+
+import (
+	"net/http"
+	"strings"
+)
+
+// difference is one that users are told of.
+type difference struct {
+	reason string
+	// text is the beginning of the sentence in docs/server.md that says so.
+	text    string
+	applies func(x *exchange) bool
+}
+
+// differences are all that are allowed. Each is about one kind of request and of
+// answer, so that it hides nothing else.
+var differences = []difference{
+	{
+		"who shows nothing is nobody to the mirror, and system:anonymous to the API server",
+		"There are no anonymous callers where callers are authenticated: who says nothing gets `401`",
+		func(x *exchange) bool {
+			return !x.mirror.loopback && x.caller.token == "" && x.ours.status == http.StatusUnauthorized
+		},
+	},
+	{
+		"writes and subresources are not for a mirror",
+		"What is not a read of a mirrored resource is refused with `405`",
+		func(x *exchange) bool {
+			return x.ours.status == http.StatusMethodNotAllowed && x.info != nil && x.info.IsResourceRequest && !x.reads()
+		},
+	},
+	{
+		"Secrets that were not asked for",
+		"Secrets only if named.",
+		func(x *exchange) bool {
+			return x.mirror.withoutSecrets && x.ours.status == http.StatusForbidden && x.info != nil && x.info.Resource == "secrets"
+		},
+	},
+	{
+		"pages of other origins",
+		"A page of another origin may open a WebSocket with a token only",
+		func(x *exchange) bool {
+			return x.q.origin && strings.EqualFold(x.q.header("Upgrade"), "websocket") && x.ours.status == http.StatusForbidden
+		},
+	},
+	{
+		"without authentication, names other than this machine's",
+		"it listens on loopback addresses, and answers only requests addressed to them",
+		func(x *exchange) bool {
+			return x.mirror.loopback && x.q.host != "" && x.ours.status == http.StatusForbidden
+		},
+	},
+}
