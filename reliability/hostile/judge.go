@@ -125,8 +125,8 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 // first is the beginning of a body, on one line.
 func first(body []byte) string {
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), 2000)]), "�")), " ")
-	if len(s) > 330 {
-		s = s[:330] + "…"
+	if len(s) > 500 {
+		s = s[:500] + "…"
 	}
 	return s
 }

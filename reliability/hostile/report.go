@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,9 +19,9 @@ const MaxGroups = 30
 type group struct {
 	kind         kind
 	method       string
-	shape        string
 	ours, theirs int
 	callers      map[string]int
+	shapes       map[string]int
 	count        int
 	size         int // of the example
 	example      string
@@ -71,7 +72,27 @@ func keyOf(x *exchange, f finding) string {
 	if f.kind == otherHeader {
 		detail = f.detail
 	}
-	return fmt.Sprint(f.kind, x.q.method, x.q.shape(), x.ours.status, x.theirs.status, detail)
+	return fmt.Sprint(f.kind, x.q.method, x.ours.status, x.theirs.status, detail, "\n", x.ours.gist(), "\n", x.theirs.gist())
+}
+
+var (
+	message = regexp.MustCompile(`"(?:message|error)":"((?:[^"\\]|\\.)*)"`)
+	subject = regexp.MustCompile(`^.*? is forbidden`)
+	varying = regexp.MustCompile(`\\"(?:[^"\\]|\\\\.)*\\"|[0-9]+|/\S*`)
+	denied  = regexp.MustCompile(`cannot \S+ (path|resource).*`)
+)
+
+// gist is what an answer says, without what is said of the one request.
+func (a *answer) gist() string {
+	m := message.FindSubmatch(a.body[:min(len(a.body), 20000)])
+	switch {
+	case a.status < 300:
+		return ""
+	case m == nil:
+		return varying.ReplaceAllString(first(a.body), "")
+	}
+	s := varying.ReplaceAllString(string(m[1]), "…")
+	return denied.ReplaceAllString(subject.ReplaceAllString(s, "it is forbidden"), "cannot read it")
 }
 
 func (r *Report) add(x *exchange, f finding) {
@@ -80,11 +101,12 @@ func (r *Report) add(x *exchange, f finding) {
 	key := keyOf(x, f)
 	g := r.groups[key]
 	if g == nil {
-		g = &group{kind: f.kind, method: x.q.method, shape: x.q.shape(), ours: x.ours.status, theirs: x.theirs.status, callers: map[string]int{}}
+		g = &group{kind: f.kind, method: x.q.method, ours: x.ours.status, theirs: x.theirs.status, callers: map[string]int{}, shapes: map[string]int{}}
 		r.groups[key] = g
 	}
 	g.count++
 	g.callers[x.caller.name+" at "+x.mirror.name]++
+	g.shapes[x.q.shape()]++
 	example := x.q.curl(x.caller, x.caller.authorization())
 	if g.example == "" || len(example) < g.size {
 		g.size, g.example, g.detail = len(example), example, f.detail
@@ -95,7 +117,7 @@ func (r *Report) add(x *exchange, f finding) {
 // sorted are the groups, the worst and most frequent first.
 func (r *Report) sorted() []*group {
 	return slices.SortedFunc(maps.Values(r.groups), func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), -cmp.Compare(a.count, b.count), strings.Compare(a.shape, b.shape))
+		return cmp.Or(cmp.Compare(a.kind, b.kind), -cmp.Compare(a.count, b.count), strings.Compare(a.example, b.example))
 	})
 }
 
@@ -113,7 +135,7 @@ func (r *Report) Write(w io.Writer, most int) {
 			fmt.Fprintf(w, "\n… and %d more groups\n", len(groups)-most)
 			break
 		}
-		fmt.Fprintf(w, "\n%s: %s %s: %d", g.kind, g.method, g.shape, g.ours)
+		fmt.Fprintf(w, "\n%s: %s: %d", g.kind, g.method, g.ours)
 		if g.theirs != 0 {
 			fmt.Fprintf(w, ", and %d of the API server", g.theirs)
 		}
@@ -121,13 +143,18 @@ func (r *Report) Write(w io.Writer, most int) {
 		if g.detail != "" {
 			fmt.Fprintf(w, "  %s\n", g.detail)
 		}
-		callers := slices.Sorted(maps.Keys(g.callers))
-		if len(callers) > 5 {
-			callers = append(callers[:5], fmt.Sprintf("%d more", len(g.callers)-5))
-		}
-		fmt.Fprintf(w, "  callers: %s\n  %s\n  answered: %s\n", strings.Join(callers, ", "), g.example, g.bodies[0])
+		fmt.Fprintf(w, "  %s\n  %s\n  by %s\n  answered: %s\n", g.example, often(g.shapes, 4), often(g.callers, 4), g.bodies[0])
 		if g.theirs != 0 {
 			fmt.Fprintf(w, "  API server: %s\n", g.bodies[1])
 		}
 	}
+}
+
+// often names the most frequent.
+func often(of map[string]int, most int) string {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(-cmp.Compare(of[a], of[b]), strings.Compare(a, b)) })
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("%d more", len(of)-most))
+	}
+	return strings.Join(names, "; ")
 }
