@@ -47,6 +47,7 @@ func (k kind) String() string {
 type finding struct {
 	kind   kind
 	detail string
+	about  string // what else tells it from others
 }
 
 // reads says that the API server takes the request for a get, list or watch of
@@ -70,7 +71,9 @@ func understand(q *request) *apirequest.RequestInfo {
 
 // judge says what is wrong. bodies: bodies and headers of refusals count too.
 func (w *world) judge(x *exchange, bodies bool) (out []finding) {
-	add := func(k kind, format string, args ...any) { out = append(out, finding{k, fmt.Sprintf(format, args...)}) }
+	add := func(k kind, about, format string, args ...any) {
+		out = append(out, finding{k, fmt.Sprintf(format, args...), about})
+	}
 	shown := canariesIn(x.ours.text())
 	sent := canariesIn(x.q.target(true))
 	for _, c := range shown {
@@ -78,20 +81,20 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 		if !ok || slices.Contains(sent, c) {
 			continue
 		}
-		if !x.caller.sees(p) || x.mirror.withoutSecrets && p.resource.plural == "secrets" {
-			add(leaked, "%s", p)
+		if !x.caller.sees(p) || x.mirror.withoutSecrets && !x.mirror.passthrough && p.resource.plural == "secrets" {
+			add(leaked, p.resource.plural, "%s", p)
 			break
 		}
 	}
 	if x.mirror.loopback && x.ours.status == http.StatusSwitchingProtocols && x.q.origin {
-		add(foreign, "a WebSocket")
+		add(foreign, "WebSocket", "a WebSocket")
 	}
 	if x.mirror.loopback && x.q.host != "" && x.ours.status != http.StatusForbidden && x.ours.status != http.StatusBadRequest {
-		add(foreign, "addressed to %s", x.q.host)
+		add(foreign, "Host", "addressed to %s", x.q.host)
 	}
 	if x.ours.status == 0 {
 		if !x.asked || x.theirs.status != 0 {
-			add(silent, "%v", x.ours.err)
+			add(silent, "", "%v", x.ours.err)
 		}
 		return out
 	}
@@ -99,24 +102,24 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 		return out
 	}
 	if x.ours.status >= 500 && (!x.asked || x.theirs.status < 500) {
-		add(failed, "%s", first(x.ours.body))
+		add(failed, "", "")
 	}
 	switch {
 	case !x.asked:
 	case x.ours.status != x.theirs.status:
-		add(otherStatus, "")
+		add(otherStatus, "", "")
 	case x.ours.status == http.StatusOK && x.ours.whole && x.theirs.whole && !x.q.watch:
 		if theirs := canariesIn(x.theirs.text()); !slices.Equal(shown, theirs) {
-			add(otherObjects, "%d canaries, and %d of the API server", len(shown), len(theirs))
+			add(otherObjects, "", "%d canaries, and %d of the API server", len(shown), len(theirs))
 		}
 	case bodies && x.ours.status >= 400:
 		for _, name := range []string{"Content-Type", "Cache-Control", "Vary", "Retry-After", "Allow", "Location", "Www-Authenticate", "Warning", "X-Content-Type-Options"} {
 			if ours, theirs := x.ours.header.Values(name), x.theirs.header.Values(name); !slices.Equal(ours, theirs) {
-				add(otherHeader, "%s: %q, and %q of the API server", name, ours, theirs)
+				add(otherHeader, name, "%s: %q, and %q of the API server", name, ours, theirs)
 			}
 		}
 		if !bytes.Equal(x.ours.body, x.theirs.body) {
-			add(otherBody, "")
+			add(otherBody, "", "")
 		}
 	}
 	return out

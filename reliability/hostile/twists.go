@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -252,6 +253,21 @@ var twists = []twist{
 		}
 		q.prefix = pick(r, "/clusters/tidings", "/clusters/tidings", "/clusters/%74idings")
 		return "beneath " + q.prefix
+	}},
+
+	{6, func(r *rand.Rand, g *generator, q *request) string {
+		// Parts that are one part to those who unescape too late, or several to
+		// those who unescape too often.
+		if len(q.segments) < 2 {
+			return ""
+		}
+		i, depth := r.IntN(len(q.segments)-1), 1+r.IntN(3)
+		what := q.segments[i].role.String()
+		for n := 1 + r.IntN(3); n > 0 && i+1 < len(q.segments); n-- {
+			q.segments[i].text += escape("/", depth) + q.segments[i+1].text
+			q.segments = slices.Delete(q.segments, i+1, i+2)
+		}
+		return fmt.Sprintf("%s joined to what follows by slashes %s", what, times(depth))
 	}},
 
 	// Who asks, and what for.
