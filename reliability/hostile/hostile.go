@@ -347,7 +347,8 @@ func (w *worker) exchange(q *request, as *caller, m *mirror) *exchange {
 	x.ours = w.ours[m].ask(q, q.bytes(q.target(true), m.address, as.authorization(), as.token))
 	if x.asked {
 		if m.loopback {
-			as = w.admin() // whose rights the mirror has
+			// Whoever asks reads all that the mirror may, on behalf of whomever.
+			as, q = w.admin(), q.withoutImpersonation()
 		}
 		x.theirs = w.theirs.ask(q, q.bytes(q.target(false), w.server, as.authorization(), as.token))
 	}

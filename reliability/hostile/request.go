@@ -89,13 +89,13 @@ func (q *request) header(name string) string {
 	return ""
 }
 
-func (q *request) param(name string) (values []string) {
-	for _, p := range q.query {
-		if key, value, _ := strings.Cut(p, "="); key == name {
-			values = append(values, value)
-		}
-	}
-	return values
+// withoutImpersonation is the request as its own.
+func (q *request) withoutImpersonation() *request {
+	out := *q
+	out.headers = slices.DeleteFunc(slices.Clone(q.headers), func(h [2]string) bool {
+		return strings.HasPrefix(strings.ToLower(h[0]), "impersonate-")
+	})
+	return &out
 }
 
 // ofAPI says that the API server and the mirror are to answer the same: the path

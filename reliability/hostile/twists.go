@@ -97,7 +97,7 @@ var accepts = []string{
 }
 
 var queries = []string{
-	"pretty=1", "pretty=false", "timeout=1s", "timeout=0", "timeout=-1s", "timeout=nonsense", "timeout=1ms", "timeout=100h", "timeout=", "timeoutSeconds=1", "timeoutSeconds=-1", "timeoutSeconds=0", "timeoutSeconds=nonsense",
+	"pretty=1", "pretty=false", "timeout=1s", "timeout=0", "timeout=-1s", "timeout=nonsense", tooShort, "timeout=100h", "timeout=", "timeoutSeconds=1", "timeoutSeconds=-1", "timeoutSeconds=0", "timeoutSeconds=nonsense",
 	"includeObject=None", "includeObject=Metadata", "includeObject=Object", "includeObject=nonsense", "limit=1", "limit=0", "limit=-1", "limit=nonsense", "limit=99999999999999999999", "limit=9223372036854775807",
 	"resourceVersion=0", "resourceVersion=1", "resourceVersion=nonsense", "resourceVersion=-1", "resourceVersion=99999999", "resourceVersion=18446744073709551616", "resourceVersion=", "resourceVersion=0x1", "resourceVersion=%30", "resourceVersion=1&resourceVersion=0",
 	"resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan", "resourceVersionMatch=nonsense", "resourceVersion=0&resourceVersionMatch=NotOlderThan", "resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion=1&resourceVersionMatch=Exact",
