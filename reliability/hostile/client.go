@@ -25,6 +25,9 @@ const (
 	watchFor  = 250 * time.Millisecond
 )
 
+// tokenInside begins a subprotocol that is a token.
+const tokenInside = "base64url.bearer.authorization.k8s.io."
+
 // client asks one server, over one connection at a time, for one goroutine. It
 // sends the bytes it is told to, which net/http's would not.
 type client struct {
@@ -74,7 +77,7 @@ func (q *request) bytes(target, host, authorization, token string) []byte {
 	}
 	b.WriteString("Host: " + host + "\r\n")
 	if q.bearer {
-		b.WriteString("Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(token)) + ", base64.binary.k8s.io\r\n")
+		b.WriteString("Sec-WebSocket-Protocol: " + tokenInside + base64.RawURLEncoding.EncodeToString([]byte(token)) + ", base64.binary.k8s.io\r\n")
 	} else if authorization != "" {
 		b.WriteString("Authorization: " + authorization + "\r\n")
 	}

@@ -42,6 +42,13 @@ var differences = []difference{
 		},
 	},
 	{
+		"a path or headers that are very long",
+		"| headers; body; query of the plain routes | 64 kB; 3 MB; 8 kB | 431; 413; 414 |",
+		func(x *exchange) bool {
+			return x.ours.status == http.StatusRequestHeaderFieldsTooLarge && len(x.q.target(true)) > 32<<10
+		},
+	},
+	{
 		"pages of other origins",
 		"A page of another origin may open a WebSocket with a token only",
 		func(x *exchange) bool {

@@ -294,13 +294,13 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 		q.watch = true
 		switch r.IntN(3) {
 		case 0:
-			q.query = append(q.query, "since="+g.position(r))
+			q.query = append(q.query, "since="+pick(r, g.positions...))
 		case 1:
-			q.set("Last-Event-ID", g.position(r))
+			q.set("Last-Event-ID", pick(r, g.positions...))
 		}
 	}
 	for range r.IntN(3) {
-		q.query = append(q.query, pick(r, "visible=true", "source=live", "source=cache", "limit=1", "limit=2", "continue="+g.page(r), "namespace="+g.namespace(r),
+		q.query = append(q.query, pick(r, "visible=true", "source=live", "source=cache", "limit=1", "limit=2", "continue="+pick(r, g.pages...), "namespace="+g.namespace(r),
 			"namespace=team-2", "fieldSelector=metadata.name%3Ds-0", "fieldSelector=metadata.namespace%3Dteam-2", "labelSelector=app", "labels%5Bapp%5D=a0"))
 	}
 }

@@ -1,16 +1,10 @@
 package hostile
 
-import (
-	"math/rand/v2"
-	"sync"
-)
+import "math/rand/v2"
 
 // generator makes up requests.
 type generator struct {
 	world *world
-	seed  uint64
-
-	mu sync.Mutex
 	// What the administrator was given, for others to try: tokens of pages of the
 	// Kubernetes API, pages and positions of the mirror's own routes.
 	tokens, pages, positions []string
@@ -38,16 +32,3 @@ func weighted[T any](r *rand.Rand, from []T, weight func(T) int) T {
 	}
 	panic("there is nothing to choose from")
 }
-
-func (g *generator) one(r *rand.Rand, of *[]string) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(*of) == 0 {
-		return "nonsense"
-	}
-	return (*of)[r.IntN(len(*of))]
-}
-
-func (g *generator) token(r *rand.Rand) string    { return g.one(r, &g.tokens) }
-func (g *generator) page(r *rand.Rand) string     { return g.one(r, &g.pages) }
-func (g *generator) position(r *rand.Rand) string { return g.one(r, &g.positions) }

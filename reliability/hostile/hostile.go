@@ -4,17 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,18 +38,6 @@ type Options struct {
 
 // workers is how many requests are under way at once.
 const workers = 16
-
-// mirror is a server that is asked.
-type mirror struct {
-	name           string
-	loopback       bool // without authentication
-	passthrough    bool
-	withoutSecrets bool
-	weight         int
-	process        *soak.Process
-	address        string
-	tls            *tls.Config
-}
 
 // run is one run.
 type run struct {
@@ -105,7 +88,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.connect(cp.URL(), cp.AdminConfig().CAData); err != nil {
 		return nil, err
 	}
-	r.gen = &generator{world: r.world, seed: o.Seed}
+	r.gen = &generator{world: r.world}
 	r.mirrors = []*mirror{
 		{name: "a mirror", weight: 4},
 		{name: "a mirror without Secrets", withoutSecrets: true, weight: 2},
@@ -167,72 +150,6 @@ func (r *run) connect(server string, ca []byte) error {
 	return nil
 }
 
-func (m *mirror) start(ctx context.Context, binary, kubeconfig, log string) (err error) {
-	if m.address, err = soak.FreeAddress(); err != nil {
-		return err
-	}
-	flags := []string{"--kubeconfig", kubeconfig, "--resource", "*", "--page-ttl", "24h"}
-	if !m.withoutSecrets {
-		flags = append(flags, "--resource", "secrets")
-	}
-	if m.passthrough {
-		flags = append(flags, "--passthrough")
-	}
-	if !m.loopback {
-		flags = append(flags, "--authentication", "upstream")
-		m.tls = &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(1)} // its authority was made a moment ago
-	}
-	m.process, err = soak.Serve(ctx, binary, m.address, log, nil, flags...)
-	return err
-}
-
-var (
-	continueOf = regexp.MustCompile(`"continue":"([^"]+)"`)
-	idOf       = regexp.MustCompile(`(?m)^id: (.+)$`)
-)
-
-// warm has the mirror mirror everything, and takes down what the administrator is
-// given.
-func (r *run) warm(m *mirror) error {
-	admin := r.local
-	if !m.loopback {
-		admin = r.admin()
-	}
-	c := &client{address: m.address, tls: m.tls}
-	defer c.close()
-	get := func(path string, watch bool) answer {
-		q := &request{method: "GET", watch: watch}
-		return c.ask(q, q.bytes(path, m.address, admin.authorization(), ""))
-	}
-	for _, k := range resources {
-		if m.withoutSecrets && k.plural == "secrets" {
-			continue
-		}
-		own := "/" + k.group + "/" + k.version + "/" + k.plural
-		if k.group == "" {
-			own = "/core/v1/" + k.plural
-		}
-		a := get(k.path("", "")+"?limit=2", false)
-		if a.status != 200 {
-			return fmt.Errorf("%s does not list %s: %d %s %v", m.name, k.plural, a.status, a.body, a.err)
-		}
-		r.gen.learn(&r.gen.tokens, continueOf, a.body)
-		r.gen.learn(&r.gen.pages, continueOf, get(own+"?limit=2", false).body)
-		r.gen.learn(&r.gen.positions, idOf, get(own+"?watch=true", true).body)
-	}
-	return nil
-}
-
-// learn keeps what others may try.
-func (g *generator) learn(in *[]string, what *regexp.Regexp, body []byte) {
-	for _, found := range what.FindAllSubmatch(body, -1) {
-		var s string
-		if json.Unmarshal([]byte(`"`+string(found[1])+`"`), &s) == nil {
-			*in = append(*in, url.QueryEscape(s))
-		}
-	}
-}
-
 func (r *run) admin() *caller {
 	for _, c := range r.anyone {
 		if c.all {
@@ -267,94 +184,4 @@ func (r *run) ask(ctx context.Context) error {
 		})
 	}
 	return group.Wait()
-}
-
-// worker makes one request at a time.
-type worker struct {
-	*run
-	theirs *client
-	ours   map[*mirror]*client
-}
-
-func (r *run) newWorker() *worker {
-	w := &worker{run: r, theirs: &client{address: r.server, tls: r.tls}, ours: map[*mirror]*client{}}
-	for _, m := range r.mirrors {
-		w.ours[m] = &client{address: m.address, tls: m.tls}
-	}
-	return w
-}
-
-func (w *worker) close() {
-	w.theirs.close()
-	for _, c := range w.ours {
-		c.close()
-	}
-}
-
-// one makes up a request, asks and judges.
-func (w *worker) one(rnd *rand.Rand) error {
-	m := weighted(rnd, w.mirrors, func(m *mirror) int { return m.weight })
-	as := w.local
-	if !m.loopback {
-		as = pick(rnd, w.anyone...)
-		if chance(rnd, 3) {
-			as = pick(rnd, w.world.callers[:3]...)
-		}
-	}
-	p := w.gen.plan(rnd)
-	x := w.exchange(p.build(w.gen), as, m)
-	w.report.count(x)
-	if errors.Is(x.theirs.err, errNoConnection) {
-		return fmt.Errorf("the API server: %w", x.theirs.err)
-	}
-	for _, f := range w.world.judge(x, w.options.Bodies) {
-		if w.report.known(x, f) {
-			w.report.add(x, f)
-			continue
-		}
-		w.report.add(w.shrink(p, x, f), f)
-	}
-	return nil
-}
-
-// shrink leaves out twists as long as the same is found.
-func (w *worker) shrink(p plan, x *exchange, f finding) *exchange {
-	for i := 0; i < len(p.twists); {
-		less := p.without(i)
-		y := w.exchange(less.build(w.gen), x.caller, x.mirror)
-		same := false
-		for _, g := range w.world.judge(y, w.options.Bodies) {
-			same = same || g.kind == f.kind && y.ours.status == x.ours.status && y.theirs.status == x.theirs.status && f.about == g.about
-		}
-		if !same {
-			i++
-			continue
-		}
-		p, x = less, y
-	}
-	return x
-}
-
-// exchange asks both.
-func (w *worker) exchange(q *request, as *caller, m *mirror) *exchange {
-	x := &exchange{q: q, caller: as, mirror: m, info: understand(q), asked: q.ofAPI()}
-	if as.all && writes(q.method) && (x.info == nil || !strings.HasPrefix(x.info.Resource, "selfsubject")) {
-		// It would be done.
-		if x.asked = false; m.passthrough {
-			q.method, q.body = "GET", ""
-		}
-	}
-	x.ours = w.ours[m].ask(q, q.bytes(q.target(true), m.address, as.authorization(), as.token))
-	if x.asked {
-		if m.loopback {
-			// Whoever asks reads all that the mirror may, on behalf of whomever.
-			as, q = w.admin(), q.withoutImpersonation()
-		}
-		x.theirs = w.theirs.ask(q, q.bytes(q.target(false), w.server, as.authorization(), as.token))
-	}
-	return x
-}
-
-func writes(method string) bool {
-	return slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method)
 }

@@ -111,7 +111,7 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 			add(otherObjects, "", "%d canaries, and %d of the API server", len(shown), len(theirs))
 		}
 	case bodies && x.ours.status >= 400:
-		for _, name := range []string{"Content-Type", "Cache-Control", "Vary", "Retry-After", "Allow", "Location", "Www-Authenticate", "Warning", "X-Content-Type-Options"} {
+		for _, name := range []string{"Content-Type", "Cache-Control", "Vary", "Retry-After", "Allow", "Location", "Www-Authenticate", "Warning"} {
 			if ours, theirs := x.ours.header.Values(name), x.theirs.header.Values(name); !slices.Equal(ours, theirs) {
 				add(otherHeader, name, "%s: %q, and %q of the API server", name, ours, theirs)
 			}

@@ -137,7 +137,7 @@ func (q *request) curl(as *caller, authorization string) string {
 		return s
 	}
 	var b strings.Builder
-	b.WriteString("curl -sk --path-as-is")
+	b.WriteString("curl -sk --http1.1")
 	switch q.method {
 	case "GET":
 	case "HEAD":
@@ -150,6 +150,9 @@ func (q *request) curl(as *caller, authorization string) string {
 			authorization = "Bearer $" + strings.ToUpper(strings.ReplaceAll(as.name, "-", "_"))
 		}
 		b.WriteString(` -H "Authorization: ` + authorization + `"`)
+	}
+	if q.bearer {
+		b.WriteString(" -H 'Sec-WebSocket-Protocol: " + tokenInside + "(the token in base64url), base64.binary.k8s.io'")
 	}
 	for _, h := range q.headers {
 		b.WriteString(" -H " + quote(short(h[0]+": "+h[1])))

@@ -24,9 +24,6 @@ type caller struct {
 	rules  []rule
 }
 
-// known says that the API server knows the caller.
-func (c *caller) known() bool { return c.all || c.token != "" }
-
 // sees says whether the caller may read an object by any verb.
 func (c *caller) sees(p place) bool {
 	return c.all || slices.ContainsFunc(c.rules, func(r rule) bool {

@@ -63,13 +63,6 @@ func (q *request) insert(at int, text string) {
 	q.segments = append(q.segments[:at:at], append([]segment{{fixed, text}}, q.segments[at:]...)...)
 }
 
-func header(name, value string) twist {
-	return twist{1, func(_ *rand.Rand, _ *generator, q *request) string {
-		q.set(name, value)
-		return name + ": " + value
-	}}
-}
-
 func oneOf(weight int, what string, of func(*rand.Rand, *generator) string, use func(q *request, value string)) twist {
 	return twist{weight, func(r *rand.Rand, g *generator, q *request) string {
 		value := of(r, g)
@@ -277,7 +270,7 @@ var twists = []twist{
 		q.watch = q.watch || strings.Contains(v, "tch=")
 	}),
 	{2, func(r *rand.Rand, g *generator, q *request) string {
-		q.query = append(q.query, "limit=2", "continue="+g.token(r))
+		q.query = append(q.query, "limit=2", "continue="+pick(r, g.tokens...))
 		return "a page that was begun by somebody else"
 	}},
 	{2, func(r *rand.Rand, g *generator, q *request) string {
@@ -313,8 +306,8 @@ var twists = []twist{
 			q.bearer = true
 			out += ", the token as a subprotocol"
 		case 1, 2:
-			bad := pick(r, "eA", "", "!!", "eA,base64url.bearer.authorization.k8s.io.eQ", "YWRtaW4")
-			q.set("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io."+bad+pick(r, ", base64.binary.k8s.io", ""))
+			bad := pick(r, "eA", "", "!!", "eA,"+tokenInside+"eQ", "YWRtaW4")
+			q.set("Sec-WebSocket-Protocol", tokenInside+bad+pick(r, ", base64.binary.k8s.io", ""))
 			out += ", an unchecked token as a subprotocol"
 		case 3:
 			q.set("Sec-WebSocket-Protocol", pick(r, "base64.binary.k8s.io", "v4.channel.k8s.io", "nonsense"))
