@@ -69,7 +69,7 @@ func (r *Report) known(x *exchange, f finding) bool {
 
 func keyOf(x *exchange, f finding) string {
 	about := f.about
-	if x.ours.status < 300 != (x.theirs.status < 300) {
+	if f.kind >= otherObjects && x.ours.status < 300 != (x.theirs.status < 300) {
 		about += x.q.form // there is an answer, which says nothing of why
 	}
 	return fmt.Sprint(f.kind, x.q.method, x.ours.status, x.theirs.status, about, "\n", x.ours.gist(), "\n", x.theirs.gist())
