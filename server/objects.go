@@ -107,7 +107,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query
 			return err
 		}
 	}
-	if q.Limit <= 0 || q.Limit > manyAre {
+	if q.Ask().Limit <= 0 || q.Ask().Limit > manyAre {
 		leave, err := s.mayAnswer(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
 		if err != nil {
 			return err
