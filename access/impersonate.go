@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // maxImpersonated is how many groups and extras a request may name: each is a
@@ -46,6 +48,9 @@ func (r *Reviewer) impersonate(ctx context.Context, caller *Caller, until time.T
 	info, asked, err := impersonated(h)
 	if err != nil {
 		return nil, time.Time{}, err
+	}
+	if info.Username == "" {
+		return caller, until, nil
 	}
 	for _, a := range asked {
 		believed, err := r.AuthorizeUntil(ctx, caller, a)
@@ -101,8 +106,17 @@ func impersonated(h http.Header) (authenticationv1.UserInfo, []Attributes, error
 		}
 	}
 	switch {
+	case info.Username == "" && info.UID == "" && len(info.Groups) == 0 && len(info.Extra) == 0:
+		return info, nil, nil // no header that means anything
 	case info.Username == "":
-		return info, nil, apierrors.NewBadRequest("a request is made on behalf of a group, an uid or an extra, but of no user: Impersonate-User is missing")
+		wanted := &user.DefaultInfo{UID: info.UID, Groups: info.Groups}
+		for key, values := range info.Extra {
+			if wanted.Extra == nil {
+				wanted.Extra = map[string][]string{}
+			}
+			wanted.Extra[key] = values
+		}
+		return info, nil, apierrors.NewBadRequest(fmt.Sprintf("requested %#v without impersonating a user name", wanted))
 	case len(asked) > maxImpersonated:
 		return info, nil, apierrors.NewBadRequest("a request is made on behalf of a user of too many groups and extras")
 	}

@@ -43,7 +43,11 @@ func (c *call) statusOf(err error) *metav1.Status {
 	var of *mirror.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		known = tooLargeStatus(tooLarge)
+		status := tooLargeStatus(tooLarge)
+		if c.kind.uncached() && c.ask.Verb == read.Get {
+			status.ErrStatus.Details.RetryAfterSeconds = 0
+		}
+		known = status
 	case errors.As(err, &of) && of.Reason != "":
 		known = c.mirrorStatus(of)
 	case errors.As(err, &known):

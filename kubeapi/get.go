@@ -1,8 +1,10 @@
 package kubeapi
 
 import (
+	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/read"
@@ -11,6 +13,9 @@ import (
 // getObject answers with one object.
 func (c *call) getObject() error {
 	version, err := parseVersion(c.get.ResourceVersion)
+	if err != nil && c.kind.uncached() {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	}
 	if err != nil {
 		return plainStatus(http.StatusInternalServerError, "", err.Error())
 	}

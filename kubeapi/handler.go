@@ -172,7 +172,10 @@ func (c *call) serve() error {
 // resolve finds the resource that the request is for. known is false if there is
 // none, and the request has been answered so if there is no error.
 func (c *call) resolve() (known bool, err error) {
-	if !c.reads {
+	switch {
+	case c.Info.Verb == "proxy" && c.opts.Else == nil:
+		return false, c.unknown() // which there was once
+	case !c.reads:
 		return false, errElse
 	}
 	r, err := c.ask.Cluster.ResourceFor(c.r.Context(), c.ask.Resource)
@@ -185,9 +188,17 @@ func (c *call) resolve() (known bool, err error) {
 		return false, c.unknown()
 	case err != nil:
 		return false, err
-	case c.stray, !r.Namespaced && c.ask.Namespace != "", r.Namespaced && c.ask.Namespace == "" && c.ask.Name != "":
+	case c.stray, r.GVR() != c.ask.Resource, !r.Namespaced && (c.ask.Namespace != "" || c.noNamespace):
 		return false, c.unknown()
-	case !r.Can("list") || !r.Can("watch") || c.ask.Verb == read.Get && !r.Can("get"):
+	case r.Namespaced && c.ask.Namespace == "" && c.ask.Name != "":
+		if c.noNamespace {
+			return false, apierrors.NewBadRequest("Namespace parameter required.")
+		}
+		if !c.ask.Legacy || !kindOf(r).custom { // as kube-apiserver has it
+			return false, c.unknown()
+		}
+	}
+	if !r.Can("list") || !r.Can("watch") || c.ask.Verb == read.Get && !r.Can("get") {
 		return false, errElse
 	}
 	c.kind = kindOf(r)

@@ -34,6 +34,12 @@ func kindOf(r cluster.Resource) kind {
 	return k
 }
 
+// uncached says that kube-apiserver has no watch cache of the kind, and reads it from
+// etcd with other words for what is wrong.
+func (k kind) uncached() bool {
+	return k.gvk.Kind == "Event" && (k.gvk.Group == "" || k.gvk.Group == "events.k8s.io")
+}
+
 // typeMeta is the beginning of an object's JSON.
 func typeMeta(kind, apiVersion string) []byte {
 	out := append([]byte(`{"kind":`), quoted(kind)...)

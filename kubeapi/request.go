@@ -33,6 +33,8 @@ type Request struct {
 	get     metav1.GetOptions
 	invalid error // what is wrong with the parameters or the name, for a caller who may ask
 	stray   bool  // it looks like a read, but its path is no resource's
+	// noNamespace: it is of all namespaces by an empty one in its path.
+	noNamespace bool
 }
 
 var infos = &request.RequestInfoFactory{
@@ -59,16 +61,19 @@ func Parse(r *http.Request, c *mirror.Cluster) (*Request, error) {
 		ask.Name = info.Parts[1]
 	}
 	path := apipath.Path{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Namespace: info.Namespace, Name: ask.Name}
-	legacy, ok := path.Is(info.Path)
-	switch ask.Verb {
+	spelling, ok := path.Is(info.Path)
+	switch q.noNamespace = spelling.NoNamespace; ask.Verb {
 	case read.Get, read.List:
-		q.stray = !ok || legacy
+		q.stray = !ok || spelling.Watch
 	case read.Watch:
-		q.stray, ask.Legacy = !ok, legacy
+		q.stray, ask.Legacy = !ok, spelling.Watch
 	default:
 		return q, nil
 	}
-	q.reads = true
+	q.reads, q.ask = true, ask
+	if q.stray {
+		return q, nil // nothing is read
+	}
 	if info.APIGroup == "" && info.Resource == "namespaces" && info.Namespace == info.Name {
 		ask.Namespace = "" // it is its own
 	}
@@ -79,7 +84,7 @@ func Parse(r *http.Request, c *mirror.Cluster) (*Request, error) {
 		q.note(nameError(ask.Name, err))
 		return q, nil
 	}
-	q.list, q.invalid = listOptions(r.URL.Query(), legacy)
+	q.list, q.invalid = listOptions(r.URL.Query(), ask.Legacy)
 	ask.Labels, ask.Fields = q.list.LabelSelector, q.list.FieldSelector
 	if ask.Verb == read.List {
 		ask.Limit, ask.Continue = max(0, q.list.Limit), q.list.Continue // less than none is none

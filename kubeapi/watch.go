@@ -41,7 +41,7 @@ func (c *call) watch() error {
 		match = read.NotOlderThan
 	}
 	timeout := watchTimeout()
-	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
+	if options.TimeoutSeconds != nil && *options.TimeoutSeconds != 0 {
 		timeout = time.Duration(*options.TimeoutSeconds) * time.Second
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
@@ -66,6 +66,9 @@ func (c *call) watch() error {
 		// As in kube-apiserver: what is wrong with a version shows in the stream.
 		w.fail(err)
 		return nil
+	}
+	if timeout < 0 {
+		return nil // as kube-apiserver takes it
 	}
 	defer time.AfterFunc(timeout, cancel).Stop()
 	if w.bookmarks {

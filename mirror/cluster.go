@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -93,7 +94,7 @@ func (c *Cluster) end(why *Error) {
 // of the one that is asked for has to do.
 func (c *Cluster) Ready(ctx context.Context, r cluster.Resource, namespace string) (*Informer, error) {
 	k, err := c.ready(ctx, r, "")
-	if ReasonOf(err) == Forbidden && namespace != "" {
+	if ReasonOf(err) == Forbidden && namespace != "" && len(validation.IsDNS1123Label(namespace)) == 0 {
 		return c.ready(ctx, r, namespace)
 	}
 	return k, err

@@ -18,6 +18,9 @@ const getsAtOnce = 16
 // If it is being asked for many already it is left alone, and whoever wants another
 // one waits, together with all others, for the mirror to be up to date.
 func (r *Reader) newest(ctx context.Context, q *Query) (o *Object, version string, err error) {
+	if q.nowhere() {
+		return r.find(ctx, q, Any, 0)
+	}
 	f, err := r.ready(ctx, q)
 	if err != nil {
 		return nil, "", err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/internal/apipath"
@@ -80,7 +81,8 @@ type Query struct {
 
 // NewQuery makes a query. Errors are [*mirror.Error]s of reason Invalid. Names are held
 // to the API server's own rule (IsPathSegmentName in k8s.io/apimachinery), for its
-// storage and for its paths.
+// storage and for its paths. Namespaces that there can be none of are, as there,
+// empty ones.
 func NewQuery(ask Ask) (*Query, error) {
 	if ask.Cluster == nil || ask.Resource.Resource == "" || ask.Resource.Version == "" {
 		return nil, mirror.Invalidf("a query without a resource of a cluster")
@@ -88,8 +90,8 @@ func NewQuery(ask Ask) (*Query, error) {
 	if wrong := content.IsPathSegmentName(ask.Name); len(wrong) > 0 && ask.Name != "" {
 		return nil, mirror.Invalidf("%.80q cannot be the name of an object: %s", ask.Name, strings.Join(wrong, "; "))
 	}
-	if wrong := content.IsPathSegmentName(ask.Namespace); len(wrong) > 0 && ask.Namespace != "" {
-		return nil, mirror.Invalidf("%.80q cannot be the name of a namespace: %s", ask.Namespace, strings.Join(wrong, "; "))
+	if ask.Namespace == "." || ask.Namespace == ".." || strings.Contains(ask.Namespace, "/") {
+		return nil, mirror.Invalidf("%.80q cannot be the name of a namespace", ask.Namespace)
 	}
 	switch ask.Source {
 	case "":
@@ -204,6 +206,12 @@ func (q *Query) Namespace() string {
 // Everything says that the query selects by no more than the namespace.
 func (q *Query) Everything() bool {
 	return (q.ask.Labels == nil || q.ask.Labels.Empty()) && (q.ask.Fields == nil || q.ask.Fields.Empty())
+}
+
+// nowhere says that there can be no such namespace: nothing is asked of the API server
+// about it.
+func (q *Query) nowhere() bool {
+	return q.ask.Namespace != "" && len(validation.IsDNS1123Label(q.ask.Namespace)) > 0
 }
 
 // path names what is read, in the API of the cluster.

@@ -122,7 +122,7 @@ func (r *Reader) latest(ctx context.Context, q *Query, f *feed) (*State, error) 
 // few says that the query is about few objects of many, so that the cluster may
 // be quicker to answer it than to prove that the mirror can.
 func (f *feed) few(q *Query) bool {
-	if q.ask.Continue != "" || q.ask.Verb != List {
+	if q.ask.Continue != "" || q.ask.Verb != List || q.nowhere() {
 		return false
 	}
 	view := f.Engine().View()

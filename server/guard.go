@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,8 +32,9 @@ type grant struct {
 	// cluster decides, by the caller's own credentials.
 	handed bool
 
-	query  *read.Query // of a REST route about objects
-	params params
+	timeout time.Duration // that the caller wants for its request; 0: none
+	query   *read.Query   // of a REST route about objects
+	params  params
 }
 
 type grantKey struct{}
@@ -59,6 +62,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
+		if g.timeout > 0 {
+			limited, cancel := context.WithTimeoutCause(ctx, g.timeout, errTooLong)
+			defer cancel()
+			ctx = limited
+		}
 		if g.held {
 			held, stop := g.reviewer.Hold(ctx, g.reviewer.Check(g.credentials, g.caller, g.done))
 			defer stop()
@@ -93,6 +101,9 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 		if rt.api == nil {
 			return ctx, nil, apierrors.NewBadRequest("the path cannot be understood")
 		}
+		if g.timeout, err = timeoutOf(r, rt); err != nil {
+			return ctx, nil, err
+		}
 		if g.done = access.AttributesOf(rt.api.Info); rt.api.Query != nil {
 			g.done = attributesOf(rt.api.Query)
 		}
@@ -117,6 +128,20 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 		return ctx, g, nil
 	}
 	return ctx, g, g.reviewer.Authorize(ctx, g.caller, g.done)
+}
+
+// timeoutOf reads how long a request of the Kubernetes API may take at most, if its
+// caller says so, see WithRequestDeadline in k8s.io/apiserver/pkg/endpoints/filters.
+func timeoutOf(r *http.Request, rt route) (time.Duration, error) {
+	value := r.URL.Query().Get("timeout")
+	if value == "" || rt.watch {
+		return 0, nil
+	}
+	timeout, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err))
+	}
+	return max(0, timeout), nil
 }
 
 // identify finds out who makes a request, by the cluster that it is about. What

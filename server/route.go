@@ -59,10 +59,35 @@ var Routes = []string{
 	"/{group}/{version}/{resource}/{namespace}/{name}", "/clusters/{cluster}/{group}/{version}/{resource}/{namespace}/{name}",
 }
 
-// parsePath reads an escaped path. A slash at its end makes no difference.
+// parsePath reads an escaped path. A slash at its end makes no difference. What is
+// of the Kubernetes API is unescaped once, as a whole, and is for others to read.
 func parsePath(escaped string) (route, *problem) {
 	nowhere := route{pattern: "unknown"}
-	path := strings.TrimSuffix(strings.TrimPrefix(escaped, "/"), "/")
+	var rt route
+	rest := escaped
+	if behind, ok := strings.CutPrefix(escaped, "/clusters/"); ok {
+		name, path, more := strings.Cut(behind, "/")
+		plain, err := url.PathUnescape(name)
+		if err != nil {
+			return nowhere, noRoute("a part of the path is not escaped as it should be")
+		}
+		if plain != "" {
+			rt.pattern, rt.kind, rt.name = "/clusters/{cluster}", clusterOne, plain
+			if !more || path == "" {
+				return rt, nil
+			}
+			rest = "/" + path
+		}
+	}
+	if plain, err := url.PathUnescape(rest); err == nil {
+		root, _, _ := strings.Cut(strings.TrimLeft(plain, "/"), "/")
+		if kubernetesRoots[root] {
+			rt.kind, rt.path = kubernetes, rest
+			rt.pattern += "/" + root
+			return rt, nil
+		}
+	}
+	path := strings.TrimSuffix(strings.TrimPrefix(rest, "/"), "/")
 	if path == "" {
 		return route{pattern: "/", kind: index}, nil
 	}
@@ -74,33 +99,9 @@ func parsePath(escaped string) (route, *problem) {
 		}
 		segments[i] = plain
 	}
-	if k, ok := pages[segments[0]]; ok && len(segments) == 1 {
-		return route{pattern: "/" + segments[0], kind: k}, nil
-	}
-	var rt route
-	if segments[0] == "clusters" {
-		rt.pattern, rt.name = "/clusters/{cluster}", segments[1]
-		if segments = segments[2:]; len(segments) == 0 {
-			rt.kind = clusterOne
-			return rt, nil
-		}
-		if k := pages[segments[0]]; len(segments) == 1 && (k == health || k == ready) {
-			rt.pattern += "/" + segments[0]
-			rt.kind = k
-			return rt, nil
-		}
-	}
-	if kubernetesRoots[segments[0]] {
-		if strays(segments) {
-			return nowhere, noRoute("a part of the path leads elsewhere")
-		}
-		rt.kind = kubernetes
+	if k, ok := pages[segments[0]]; ok && len(segments) == 1 && (rt.name == "" || k == health || k == ready) {
+		rt.kind = k
 		rt.pattern += "/" + segments[0]
-		rt.path = escaped
-		if rt.name != "" {
-			_, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
-			rt.path = "/" + rest
-		}
 		return rt, nil
 	}
 	rt.kind = objects
@@ -143,14 +144,6 @@ func (s *Server) escapeCluster(escaped string) string {
 		}
 	}
 	return escaped
-}
-
-// strays says that a path is not what it seems to be, once it is cleaned: what
-// was allowed would not be what is asked of the API server. No name is . or ..
-func strays(segments []string) bool {
-	return slices.ContainsFunc(segments, func(s string) bool {
-		return slices.ContainsFunc(strings.Split(s, "/"), func(part string) bool { return part == "." || part == ".." || part == "" })
-	})
 }
 
 func noRoute(why string) *problem {

@@ -10,8 +10,9 @@ import (
 )
 
 // Join appends parts to the path of base, each as one escaped segment. A part
-// that is empty, "." or "..", or that holds a slash is an error, because servers
-// and proxies may take it for another path. The query and the fragment of base
+// that is empty, "." or "..", or that holds a slash or a percent sign is an error:
+// servers, and proxies that decode once more, may take it for another path, and
+// nothing in the API is called so. The query and the fragment of base
 // are left out. base is not changed.
 func Join(base *url.URL, parts ...string) (*url.URL, error) {
 	out := *base
@@ -19,8 +20,8 @@ func Join(base *url.URL, parts ...string) (*url.URL, error) {
 	out.Path = strings.TrimRight(base.Path, "/")
 	out.RawPath = strings.TrimRight(base.EscapedPath(), "/")
 	for _, part := range parts {
-		if part == "" || part == "." || part == ".." || strings.Contains(part, "/") {
-			return nil, fmt.Errorf("%q cannot be a part of a path: use a name that is not empty, not . or .. and has no slash", part)
+		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/%") {
+			return nil, fmt.Errorf("%q cannot be a part of a path: use a name that is not empty, not . or .. and has no slash or percent sign", part)
 		}
 		out.Path += "/" + part
 		out.RawPath += "/" + url.PathEscape(part)

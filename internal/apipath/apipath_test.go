@@ -21,7 +21,6 @@ func TestJoin(t *testing.T) {
 		{"https://a/x%2Fy", []string{"apis"}, "https://a/x%2Fy/apis"},
 		{"https://a?b=c#d", []string{"apis"}, "https://a/apis"},
 		{"https://a", []string{"x?y#z"}, "https://a/x%3Fy%23z"},
-		{"https://a", []string{"%2e%2e", "%2F"}, "https://a/%252e%252e/%252F"},
 		{"https://a", []string{`..\..`, "a b;c", "\x00\xff"}, "https://a/..%5C../a%20b%3Bc/%00%FF"},
 		{"https://a/b/", nil, "https://a/b"},
 	} {
@@ -39,7 +38,7 @@ func TestJoin(t *testing.T) {
 			t.Errorf("%s has become %s", c.base, base)
 		}
 	}
-	for _, part := range []string{"", ".", "..", "/", "a/b", "../x", "x/"} {
+	for _, part := range []string{"", ".", "..", "/", "a/b", "../x", "x/", "%2e%2e", "a%2fb", "%"} {
 		if got, err := apipath.Join(&url.URL{Scheme: "https", Host: "a"}, "api", part); err == nil {
 			t.Errorf("%q leads to %s", part, got)
 		}
@@ -55,7 +54,7 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		got, err := apipath.Join(&url.URL{Scheme: "https", Host: "a", Path: "/prefix"}, first, second)
 		bad := slices.ContainsFunc([]string{first, second}, func(part string) bool {
-			return part == "" || part == "." || part == ".." || strings.Contains(part, "/")
+			return part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/%")
 		})
 		if bad != (err != nil) {
 			t.Fatalf("%q %q: %v", first, second, err)

@@ -2,6 +2,7 @@ package apipath
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -37,29 +38,32 @@ func (p Path) namesItself() bool {
 // [Join].
 func (p Path) URL(base *url.URL) (*url.URL, error) { return Join(base, p.parts()...) }
 
+// Spelling is how a path is written that means a [Path].
+type Spelling struct {
+	// Watch: in the older form of a watch, with that word behind the version.
+	Watch bool
+	// NoNamespace: with the word namespaces, and an empty one behind it.
+	NoNamespace bool
+}
+
 // Is says whether an unescaped path, as a server reads it, is this one and nothing
-// else. A slash at its end makes no difference, as at an API server. watch says
-// that it is the older form of a watch, with that word behind the version.
-func (p Path) Is(path string) (watch, ok bool) {
-	parts := p.parts()
-	found := strings.Split(strings.Trim(path, "/"), "/")
-	if watch = len(found) == len(parts)+1; watch {
-		at := 2
-		if p.Group != "" {
-			at = 3
-		}
-		if found[at] != "watch" {
-			return false, false
-		}
-		found = append(found[:at:at], found[at+1:]...)
+// else, and how it is written. Slashes at its end make no difference, as at an API
+// server.
+func (p Path) Is(path string) (s Spelling, ok bool) {
+	path, ok = strings.CutPrefix(path, "/")
+	parts, found := p.parts(), strings.Split(strings.TrimRight(path, "/"), "/")
+	at := 2 // behind the version
+	if p.Group != "" {
+		at = 3
 	}
-	if len(found) != len(parts) {
-		return false, false
+	if !ok || len(found) < at {
+		return s, false
 	}
-	for i := range parts {
-		if parts[i] != found[i] {
-			return false, false
-		}
+	if s.Watch = len(found) > at && found[at] == "watch"; s.Watch {
+		found = slices.Delete(found, at, at+1)
 	}
-	return watch, true
+	if s.NoNamespace = p.Namespace == "" && len(found) > at+1 && found[at] == "namespaces" && found[at+1] == ""; s.NoNamespace {
+		found = slices.Delete(found, at, at+2)
+	}
+	return s, slices.Equal(parts, found)
 }

@@ -79,9 +79,12 @@ const longest = 8
 // /api/{version}, /apis, /apis/{group}, /apis/{group}/{version}, /openapi/v2,
 // /openapi/v3, /openapi/v3/… or /version.
 func partsOf(path string) (parts []string, slash, ok bool) {
-	path, slash = strings.CutSuffix(strings.TrimPrefix(path, "/"), "/")
-	parts = strings.Split(path, "/")
-	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
+	short := strings.TrimRight(path, "/")
+	slashes := len(path) - len(short)
+	parts = strings.Split(strings.TrimPrefix(short, "/"), "/")
+	if slices.ContainsFunc(parts, func(part string) bool {
+		return part == "" || part == "." || part == ".." || strings.Contains(part, "%")
+	}) {
 		return nil, false, false
 	}
 	switch parts[0] {
@@ -94,7 +97,10 @@ func partsOf(path string) (parts []string, slash, ok bool) {
 	case "version":
 		ok = len(parts) == 1
 	}
-	return parts, slash, ok
+	if parts[0] == "openapi" || len(parts) == 1 && parts[0] == "apis" {
+		ok = ok && slashes <= 1 // elsewhere kube-apiserver takes any number
+	}
+	return parts, slashes > 0, ok
 }
 
 // headed says that kube-apiserver answers a HEAD of a path as it does a GET. It
