@@ -78,6 +78,7 @@ func keyOf(x *exchange, f finding) string {
 var (
 	message = regexp.MustCompile(`"(?:message|error)":"((?:[^"\\]|\\.)*)"`)
 	subject = regexp.MustCompile(`^.*? is forbidden`)
+	missing = regexp.MustCompile(`^\S+ \S+ not found`)
 	varying = regexp.MustCompile(`\\"(?:[^"\\]|\\\\.)*\\"|[0-9]+|/\S*`)
 	denied  = regexp.MustCompile(`cannot \S+ (path|resource).*`)
 )
@@ -91,7 +92,7 @@ func (a *answer) gist() string {
 	case m == nil:
 		return varying.ReplaceAllString(first(a.body), "")
 	}
-	s := varying.ReplaceAllString(string(m[1]), "…")
+	s := missing.ReplaceAllString(varying.ReplaceAllString(string(m[1]), "…"), "it is not found")
 	return denied.ReplaceAllString(subject.ReplaceAllString(s, "it is forbidden"), "cannot read it")
 }
 
