@@ -78,7 +78,7 @@ func TestAnswersAreBelievedForAShortTime(t *testing.T) {
 }
 
 func TestWhatCannotBeAskedIsRefused(t *testing.T) {
-	inBubble(t, access.Options{}, func(r *rig) {
+	inBubble(t, access.Options{Grace: -1}, func(r *rig) {
 		r.grant("alice", pods, true)
 		r.must(r.may(bearer("alice-token"), pods))
 		r.cluster.SetDown(true)
@@ -155,7 +155,7 @@ func TestQuestionsOutliveTheirCallers(t *testing.T) {
 }
 
 func TestOpenRequestsEndWithTheRight(t *testing.T) {
-	inBubble(t, access.Options{}, func(r *rig) {
+	inBubble(t, access.Options{Grace: time.Minute}, func(r *rig) {
 		watch := pods
 		watch.Verb = "watch"
 		r.grant("alice", watch, true)

@@ -18,7 +18,8 @@ const questionsAtOnce = 16
 // new is seen late, and what has gone is not seen longer than elsewhere.
 //
 // If one question is not answered there is no answer at all: who cannot see a
-// namespace for a moment would take its objects for deleted.
+// namespace for a moment would take its objects for deleted. A namespace that was
+// refused before stays refused then, for [Options.Grace].
 func (r *Reviewer) Among(ctx context.Context, caller *Caller, a Attributes, namespaces []string) ([]string, time.Time, error) {
 	until := time.Now().Add(r.options.Allow)
 	ends := make([]time.Time, len(namespaces))
@@ -29,7 +30,8 @@ func (r *Reviewer) Among(ctx context.Context, caller *Caller, a Attributes, name
 		in := a
 		in.Namespace = namespace
 		key := in.of(caller)
-		if _, ok := r.hidden.Get(key); ok {
+		again, refused := r.hidden.get(key)
+		if refused && time.Now().Before(again) {
 			continue
 		}
 		group.Go(func() error {
@@ -38,7 +40,11 @@ func (r *Reviewer) Among(ctx context.Context, caller *Caller, a Attributes, name
 			case err == nil:
 				ends[i], allowed[i] = end, true
 			case apierrors.IsForbidden(err):
-				r.hidden.Add(key, struct{}{}, r.options.Hidden)
+				again := time.Now().Add(r.options.Hidden)
+				r.hidden.put(key, caller.payer, func(time.Time, bool) (time.Time, time.Time, bool) {
+					return again, again.Add(max(r.options.Grace, 0)), true
+				})
+			case refused && IsUnanswered(err):
 			default:
 				return err
 			}

@@ -27,6 +27,15 @@ func (r *Reviewer) Authenticate(ctx context.Context, credentials Credentials) (*
 
 // authenticate also says how long the answer may be believed.
 func (r *Reviewer) authenticate(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
+	caller, until, err := r.meet(ctx, credentials)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return r.impersonate(ctx, caller, until)
+}
+
+// meet finds out whose credentials they are, whoever they want to act as.
+func (r *Reviewer) meet(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
 	if credentials.malformed {
 		return nil, time.Time{}, unauthorized()
 	}
@@ -34,13 +43,40 @@ func (r *Reviewer) authenticate(ctx context.Context, credentials Credentials) (*
 	if (caller == nil || err != nil) && credentials.token != nil {
 		caller, until, err = r.byToken(ctx, credentials)
 	}
-	switch {
-	case err != nil:
-		return nil, time.Time{}, err
-	case caller == nil:
-		return nil, time.Time{}, unauthorized()
+	if err == nil && caller == nil {
+		err = unauthorized()
 	}
-	return r.impersonate(ctx, caller, until)
+	return caller, until, err
+}
+
+// IsStranger says, and asks nothing for it, that nobody is known by credentials:
+// they have not been accepted lately, and not been refused a moment ago either.
+// Who is refused need not wait for it: then there is an error, 401.
+func (r *Reviewer) IsStranger(credentials Credentials) (bool, error) {
+	standings := []standing{refused}
+	if len(credentials.certificates) > 0 {
+		standings = append(standings, r.standingOfCertificate(credentials))
+	}
+	if credentials.token != nil {
+		standings = append(standings, r.tokens.standing(digestOf("token", *credentials.token)))
+	}
+	switch {
+	case credentials.malformed:
+		return false, unauthorized()
+	case slices.Contains(standings, known):
+		return false, nil
+	case slices.Contains(standings, stranger):
+		return true, nil
+	}
+	return false, unauthorized()
+}
+
+// Meet finds out whose credentials of a stranger they are. From then on they are
+// known, for a time, if they are anybody's. The error is as of
+// [Reviewer.Authenticate].
+func (r *Reviewer) Meet(ctx context.Context, credentials Credentials) error {
+	_, _, err := r.meet(ctx, credentials)
+	return err
 }
 
 // byToken asks the cluster whose token it is.
@@ -58,7 +94,7 @@ func (r *Reviewer) byToken(ctx context.Context, credentials Credentials) (*Calle
 		if !review.Status.Authenticated || review.Status.User.Username == "" {
 			return nil, r.options.Deny, nil
 		}
-		return newCaller(review.Status.User), r.options.Allow, nil
+		return r.newCaller(review.Status.User), r.options.Allow, nil
 	})
 	if err != nil {
 		return nil, time.Time{}, r.unanswered(ctx, asking, err)

@@ -39,6 +39,7 @@ func AttributesOf(info *request.RequestInfo) Attributes {
 type verdict struct {
 	allowed bool
 	reason  string
+	of      string // in whose share it is remembered
 }
 
 // Authorize asks whether the caller may do something. nil means yes. Errors are
@@ -79,9 +80,9 @@ func (r *Reviewer) right(ctx context.Context, caller *Caller, a Attributes) (ans
 			r.trouble("a SubjectAccessReview", err)
 			return verdict{}, 0, err
 		case !status.Allowed || status.Denied:
-			return verdict{reason: status.Reason}, r.options.Deny, nil
+			return verdict{reason: status.Reason, of: caller.payer}, r.options.Deny, nil
 		}
-		return verdict{allowed: true}, r.options.Allow, nil
+		return verdict{allowed: true, of: caller.payer}, r.options.Allow, nil
 	})
 }
 

@@ -113,12 +113,15 @@ func Strip(h http.Header) {
 type Caller struct {
 	info        authenticationv1.UserInfo
 	id          digest // of all of info
+	key         string // of the user
+	payer       string // the key of the user whose credentials they are: what is remembered counts against it
 	credentials Credentials
 	self        bool // the credentials alone say who it is: the token is the caller's
 }
 
-func newCaller(info authenticationv1.UserInfo) *Caller {
-	return &Caller{info: info, id: digestOfUser(info)}
+func (r *Reviewer) newCaller(info authenticationv1.UserInfo) *Caller {
+	key := digestOf(r.name, info.Username, info.UID)
+	return &Caller{info: info, id: digestOfUser(info), key: string(key[:]), payer: string(key[:])}
 }
 
 // digestOfUser is different for users who differ in anything.
@@ -133,9 +136,9 @@ func digestOfUser(info authenticationv1.UserInfo) digest {
 // Name is the caller's user name.
 func (c *Caller) Name() string { return c.info.Username }
 
-// Key stands for the caller and is the same for each of its requests to one
-// cluster.
-func (c *Caller) Key() string { return string(c.id[:]) }
+// Key stands for the user, by cluster, name and uid. It is the same for all
+// credentials of one, so that having more of them is no way around a limit.
+func (c *Caller) Key() string { return c.key }
 
 // String is the user name.
 func (c *Caller) String() string { return c.info.Username }

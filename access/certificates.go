@@ -64,7 +64,11 @@ func authoritiesOfFile(path string) *authorities {
 
 func newAuthorities(options Options, read func(context.Context) ([]byte, error)) *authorities {
 	options.MaxEntries = 1
-	return &authorities{cache: newCache[*pool](options, make(chan struct{}, 1)), read: read}
+	place := make(chan struct{}, 1)
+	return &authorities{
+		cache: newCache(options, func(p *pool) bool { return p != nil }, func(*pool) string { return "" }, place, place),
+		read:  read,
+	}
 }
 
 func (a *authorities) get(ctx context.Context) (*pool, error) {
@@ -104,12 +108,7 @@ func (r *Reviewer) byCertificate(ctx context.Context, credentials Credentials) (
 	if roots == nil {
 		return nil, time.Time{}, nil
 	}
-	parts := make([]string, 0, 1+len(credentials.certificates))
-	parts = append(parts, string(roots.pem))
-	for _, c := range credentials.certificates {
-		parts = append(parts, string(c.Raw))
-	}
-	got, err := r.certificates.get(ctx, digestOf(parts...), func(context.Context) (*Caller, time.Duration, error) {
+	got, err := r.certificates.get(ctx, credentials.signedBy(roots), func(context.Context) (*Caller, time.Duration, error) {
 		own := credentials.certificates[0]
 		if !verified(credentials.certificates, roots) {
 			return nil, r.options.Deny, nil
@@ -118,7 +117,7 @@ func (r *Reviewer) byCertificate(ctx context.Context, credentials Credentials) (
 		if !ok {
 			return nil, r.options.Deny, nil
 		}
-		return newCaller(info), min(r.options.Allow, time.Until(own.NotAfter)), nil
+		return r.newCaller(info), min(r.options.Allow, time.Until(own.NotAfter)), nil
 	})
 	if err != nil {
 		return nil, time.Time{}, r.unanswered(ctx, asking, err)
@@ -127,6 +126,27 @@ func (r *Reviewer) byCertificate(ctx context.Context, credentials Credentials) (
 		return nil, time.Time{}, nil
 	}
 	return got.value.with(credentials, false), got.until, nil
+}
+
+// signedBy is what the answer is found by to whose certificates they are.
+func (c Credentials) signedBy(by *pool) digest {
+	parts := make([]string, 0, 1+len(c.certificates))
+	parts = append(parts, string(by.pem))
+	for _, one := range c.certificates {
+		parts = append(parts, string(one.Raw))
+	}
+	return digestOf(parts...)
+}
+
+func (r *Reviewer) standingOfCertificate(credentials Credentials) standing {
+	m, _ := r.authorities.cache.memories.get(digest{})
+	switch {
+	case m == nil:
+		return stranger
+	case m.yes.value != nil:
+		return r.certificates.standing(credentials.signedBy(m.yes.value))
+	}
+	return r.authorities.cache.standing(digest{})
 }
 
 // verified says that one of the authorities has signed the first certificate,

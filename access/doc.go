@@ -13,7 +13,8 @@
 //
 // What cannot be asked is refused: with 503 where the cluster does not answer,
 // never with a yes. A yes holds for [Options.Allow] at most from the moment the
-// question was sent, and a caller never gets an answer to another's question:
+// question was sent, and for [Options.Grace] more only while the cluster cannot
+// be asked and has not said no. A caller never gets an answer to another's question:
 // caches and questions under way are keyed by a digest of everything the answer
 // depends on. Caches are bounded, and hold digests of tokens, not tokens.
 //

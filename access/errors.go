@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +65,20 @@ func (r *Reviewer) unanswered(ctx context.Context, asking string, err error) err
 	out := apierrors.NewServiceUnavailable(message)
 	out.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(max(r.options.Fail, time.Second) / time.Second)}
 	return out
+}
+
+// isSilence says that the cluster did not answer a question, or only that it
+// cannot at the moment. That it refuses to answer the mirror is something else.
+func isSilence(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	var network net.Error // which all errors of http.Client are
+	return errors.As(err, &network) || slices.ContainsFunc(
+		[]error{errSilent, errCrowded, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF},
+		func(silence error) bool { return errors.Is(err, silence) })
 }
 
 // IsUnanswered says that an error is not a no: the cluster could not be asked.

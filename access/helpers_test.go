@@ -49,6 +49,9 @@ func inBubble(t *testing.T, options access.Options, test func(*rig)) {
 			mirrorToken:   {Name: "mirror"},
 			"alice-token": {Name: "alice", Groups: []string{"people"}},
 			"bob-token":   {Name: "bob"},
+
+			"alice-in-others": {Name: "alice", Groups: []string{"others"}},
+			"alice-recreated": {Name: "alice", UID: "3"},
 		}})
 		config, stop := demo.InProcess(r.cluster)
 		defer stop()

@@ -13,13 +13,13 @@ const soonest = time.Second
 // Hold returns a context for a request that stays open, such as a watch. It ends
 // when check, called whenever an answer it rests on has run out, says that the
 // caller has lost what it needs: its cause is check's error. While the cluster
-// cannot be asked (see [IsUnanswered]) it goes on for [Options.Grace] after the
-// last yes. The function ends it at once; it must be called.
+// cannot be asked, the last yes is check's answer for [Options.Grace]. The
+// function ends it at once; it must be called.
 //
 // Nothing runs between two calls, so that thousands can be open.
 func (r *Reviewer) Hold(ctx context.Context, check Check) (context.Context, context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
-	h := &hold{reviewer: r, ctx: held, cancel: cancel, check: check, confirmed: time.Now()}
+	h := &hold{reviewer: r, ctx: held, cancel: cancel, check: check}
 	h.mu.Lock()
 	h.timer = time.AfterFunc(soonest, h.again) // check says when to come next
 	h.mu.Unlock()
@@ -58,11 +58,10 @@ func (r *Reviewer) Recognize(ctx context.Context, credentials Credentials, calle
 }
 
 type hold struct {
-	reviewer  *Reviewer
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	check     Check
-	confirmed time.Time // when there last was a yes; only the timer's
+	reviewer *Reviewer
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	check    Check
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -74,13 +73,7 @@ func (h *hold) again() {
 	if h.ctx.Err() != nil {
 		return
 	}
-	now := time.Now()
-	wait := soonest
-	switch {
-	case err == nil:
-		h.confirmed = now
-		wait = max(until.Sub(now), soonest)
-	case !IsUnanswered(err) || now.Sub(h.confirmed) >= h.reviewer.options.Grace:
+	if err != nil {
 		h.reviewer.lost.Add(1)
 		h.cancel(&Lost{err})
 		return
@@ -88,7 +81,7 @@ func (h *hold) again() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() == nil {
-		h.timer.Reset(wait)
+		h.timer.Reset(max(time.Until(until), soonest))
 	}
 }
 

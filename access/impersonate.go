@@ -54,7 +54,9 @@ func (r *Reviewer) impersonate(ctx context.Context, caller *Caller, until time.T
 		}
 		until = earlier(until, believed)
 	}
-	return newCaller(info).with(caller.credentials, caller.self), until, nil
+	other := r.newCaller(info).with(caller.credentials, caller.self)
+	other.payer = caller.payer
+	return other, until, nil
 }
 
 // impersonated reads whom headers name, and what it takes to act as that.

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	questions = prometheus.NewDesc("tidings_access_questions_total",
-		"Questions about callers: asked of the cluster, answered from memory, or failed to be answered.", []string{"cluster", "about", "outcome"}, nil)
+		"Questions about callers: asked of the cluster, answered from memory, failed to be answered, or answered by the last yes (grace) because the cluster could not be asked.", []string{"cluster", "about", "outcome"}, nil)
 	lost = prometheus.NewDesc("tidings_access_lost_total", "Open requests that were ended because their caller had lost the right.", []string{"cluster"}, nil)
 )
 
@@ -21,11 +21,18 @@ func (g *Gate) Collect(ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	for _, r := range g.reviewers { // there may be two of a name for a moment
 		ended[r.name] += r.lost.Load()
-		for about, c := range map[string]interface{ counts() (a, r, f uint64) }{"token": r.tokens, "certificate": r.certificates, "right": r.rights} {
-			asked, remembered, failed := c.counts()
+		caches := map[string]interface {
+			counts() (asked, remembered, failed, graced uint64)
+		}{"token": r.tokens, "certificate": r.certificates, "right": r.rights}
+		if r.authorities != g.authorities {
+			caches["authorities"] = r.authorities.cache
+		}
+		for about, c := range caches {
+			asked, remembered, failed, graced := c.counts()
 			counts[question{r.name, about, "asked"}] += asked
 			counts[question{r.name, about, "remembered"}] += remembered
 			counts[question{r.name, about, "failed"}] += failed
+			counts[question{r.name, about, "grace"}] += graced
 		}
 	}
 	g.mu.Unlock()
@@ -37,6 +44,6 @@ func (g *Gate) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *cache[V]) counts() (asked, remembered, failed uint64) {
-	return c.asked.Load(), c.remembered.Load(), c.failed.Load()
+func (c *cache[V]) counts() (asked, remembered, failed, graced uint64) {
+	return c.asked.Load(), c.remembered.Load(), c.failed.Load(), c.graced.Load()
 }

@@ -27,16 +27,21 @@ type Options struct {
 	Fail time.Duration
 	// Timeout is how long a question may take. 0 means 10 seconds.
 	Timeout time.Duration
-	// Grace is how long a request that is already open stays open while the
-	// cluster cannot be asked. 0 means 1 minute: an API server may restart
-	// without all watches ending. New requests have no such grace.
+	// Grace is how long the last yes is used after its time while the cluster
+	// cannot be asked: it cannot be reached, does not answer within 2 seconds or
+	// says that it cannot. It holds for new requests and open ones, and ends with
+	// a no. 0 means 5 minutes, and less than 0 that there is none.
 	Grace time.Duration
 
-	// MaxEntries bounds each cache of each cluster. 0 means 20,000.
+	// MaxEntries bounds each cache of each cluster. When it is full, the oldest
+	// answer goes of the user with the most. 0 means 20,000.
 	MaxEntries int
 	// MaxQuestions is how many questions a cluster is asked at once; more wait.
 	// 0 means 64.
 	MaxQuestions int
+	// MaxStrangers is the same for questions about tokens that are not known, so
+	// that whoever invents some keeps nobody else waiting. 0 means 32.
+	MaxStrangers int
 
 	// Logger gets what keeps clusters from being asked. nil means
 	// slog.Default().
@@ -59,9 +64,12 @@ func (o Options) withDefaults() Options {
 	duration(&o.Hidden, 30*time.Second)
 	duration(&o.Fail, time.Second)
 	duration(&o.Timeout, 10*time.Second)
-	duration(&o.Grace, time.Minute)
+	if o.Grace == 0 {
+		o.Grace = 5 * time.Minute
+	}
 	number(&o.MaxEntries, 20_000)
 	number(&o.MaxQuestions, 64)
+	number(&o.MaxStrangers, 32)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -88,7 +87,7 @@ type Reviewer struct {
 	// Of the token or certificate; nil if it is not accepted.
 	tokens, certificates *cache[*Caller]
 	rights               *cache[verdict]
-	hidden               *utilcache.LRUExpireCache // see Among
+	hidden               *shares[time.Time] // until when, see Among
 	lost                 atomic.Uint64
 }
 
@@ -101,11 +100,11 @@ func newReviewer(g *Gate, c *cluster.Cluster) (*Reviewer, error) {
 		name: c.Name(), options: g.options, log: g.options.Logger,
 		warn:   rate.NewLimiter(rate.Every(10*time.Second), 1),
 		base:   c.BaseURL().String(),
-		tokens: newCache[*Caller](g.options, places),
-		rights: newCache[verdict](g.options, places),
+		tokens: newCache(g.options, isSomebody, payerOf, places, make(chan struct{}, g.options.MaxStrangers)),
+		rights: newCache(g.options, func(v verdict) bool { return v.allowed }, func(v verdict) string { return v.of }, places, places),
 
-		certificates: newCache[*Caller](g.options, make(chan struct{}, 8)), // asks nobody
-		hidden:       utilcache.NewLRUExpireCache(g.options.MaxEntries),
+		certificates: newCache(g.options, isSomebody, payerOf, make(chan struct{}, 8), make(chan struct{}, 8)), // asks nobody
+		hidden:       newShares[time.Time](g.options.MaxEntries),
 	}
 	var err error
 	if r.authentication, err = clientFor(c, "/apis", schema.GroupVersion{Group: "authentication.k8s.io", Version: "v1"}); err != nil {
@@ -129,6 +128,15 @@ func newReviewer(g *Gate, c *cluster.Cluster) (*Reviewer, error) {
 		return fail(err)
 	}
 	return r, nil
+}
+
+func isSomebody(c *Caller) bool { return c != nil }
+
+func payerOf(c *Caller) string {
+	if c == nil {
+		return ""
+	}
+	return c.payer
 }
 
 func clientFor(c *cluster.Cluster, path string, gv schema.GroupVersion) (rest.Interface, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 	"github.com/tidings-io/tidings/server"
 )
 
@@ -101,8 +102,8 @@ namespaces that they may read.`,
 				return err
 			}
 			return g.serve(cmd.Context(), listen, &admit,
-				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Backlog: backlog, PageTTL: pages, Logger: g.log},
-				server.Options{Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
+				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, Unread: unread, Backlog: backlog, Logger: g.log},
+				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()

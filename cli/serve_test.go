@@ -183,6 +183,7 @@ func TestServeErrors(t *testing.T) {
 		"--retain -1":                       "--retain",
 		"--authentication ldap":             "choose upstream or none",
 		"--client-ca-file x":                "--authentication upstream",
+		"--authorization-grace -1s":         "a time is wanted",
 		"--tls-cert-file x":                 "tls-private-key-file",
 		"--max-watches -1":                  "--max-watches",
 		"--authentication upstream --client-ca-file /nowhere":                      "/nowhere",

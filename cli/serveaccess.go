@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -29,6 +30,7 @@ type admission struct {
 	certFile, keyFile string
 	kubeconfig        string
 	anyone            bool
+	grace             time.Duration
 	limits            server.Options
 
 	authority []byte // that has signed a certificate made for the occasion
@@ -42,6 +44,7 @@ func (a *admission) flags(cmd *cobra.Command) {
 	f.StringVar(&a.keyFile, "tls-private-key-file", "", "PEM `file` of its key")
 	f.StringVar(&a.kubeconfig, "write-kubeconfig", "", "write a kubeconfig to this `file` for clients of the mirror: your contexts and users, with another server")
 	f.BoolVar(&a.anyone, "insecure-serve-anyone", false, "allow an address that others can reach without authentication: whoever connects can read everything you can")
+	f.DurationVar(&a.grace, "authorization-grace", 5*time.Minute, "how long callers go on with what the API server allowed them last, while it cannot be asked; 0: not at all")
 	f.IntVar(&a.limits.MaxRequests, "max-requests", 0, "requests under way at once (default 400)")
 	f.IntVar(&a.limits.MaxWatches, "max-watches", 0, "watches open at once (default 10000)")
 	f.IntVar(&a.limits.MaxRequestsPerCaller, "max-requests-per-caller", 0, "requests under way at once of one caller (default 100)")
@@ -70,6 +73,8 @@ func (a *admission) check(g *globals) error {
 		return errors.New("--insecure-serve-anyone makes no sense with --authentication upstream, which lets the server listen anywhere")
 	case a.authentication == authenticateNone && a.clientCA != "":
 		return errors.New("--client-ca-file is for --authentication upstream")
+	case a.grace < 0:
+		return fmt.Errorf("--authorization-grace %s: a time is wanted, such as 5m", a.grace)
 	}
 	for flag, n := range map[string]int{
 		"max-requests": a.limits.MaxRequests, "max-watches": a.limits.MaxWatches,
@@ -90,7 +95,11 @@ func (a *admission) options(g *globals, addr net.Addr, o server.Options) (server
 	o.MaxRequestsPerCaller, o.MaxWatchesPerCaller = a.limits.MaxRequestsPerCaller, a.limits.MaxWatchesPerCaller
 	var err error
 	if a.authentication == authenticateUpstream {
-		if o.Gate, err = access.NewGate(access.Options{ClientCAFile: a.clientCA, Logger: g.log}); err != nil {
+		grace := a.grace
+		if grace == 0 {
+			grace = -1
+		}
+		if o.Gate, err = access.NewGate(access.Options{ClientCAFile: a.clientCA, Grace: grace, Logger: g.log}); err != nil {
 			return o, fmt.Errorf("--client-ca-file: %w", err)
 		}
 	}

@@ -101,3 +101,7 @@ func (v *View[T]) Append(dst []T, q Query) []T { return v.pinned.collect(dst, q)
 func (v *View[T]) All(q Query) iter.Seq[T] {
 	return v.pinned.search(q)
 }
+
+// IndexFor sees to the label indexes that q is best answered by, so that the next
+// [Informer.View] can be searched by them.
+func (inf *Informer[T]) IndexFor(q Query) { inf.indexLabels(q) }

@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // answers keeps the items of whole lists, so that of many who ask for the same one
@@ -36,7 +36,7 @@ type making struct {
 // answerKey names the items of a list, in a form. They do not change; the list's
 // own metadata is not among them.
 type answerKey struct {
-	of                        mirror.Identity
+	of                        read.Identity
 	namespace, labels, fields string
 	what                      variant
 }

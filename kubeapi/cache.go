@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	printing "github.com/tidings-io/tidings/kubeapi/table"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // cache keeps encodings of object versions, so that what many ask for is made
@@ -24,7 +24,7 @@ type shard struct {
 // key names an encoding of one version of an object: by the very object, which
 // never changes.
 type key struct {
-	object *mirror.Object
+	object *read.Object
 	what   variant
 }
 

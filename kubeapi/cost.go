@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/internal/budget"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // Cost is what an answer takes while it is made and sent.
@@ -48,7 +48,7 @@ var (
 // size is how long the JSON of objects is.
 type size struct{ all, longest int64 }
 
-func (c *call) size(found []*mirror.Object) (s size) {
+func (c *call) size(found []*read.Object) (s size) {
 	for _, o := range found {
 		n := int64(o.Len()) + 200 // which stands for what each takes, however short
 		s.all += n
@@ -59,7 +59,7 @@ func (c *call) size(found []*mirror.Object) (s size) {
 
 // cost is what a list of objects, or one of them, takes in the form that was asked
 // for.
-func (c *call) cost(found []*mirror.Object) Cost {
+func (c *call) cost(found []*read.Object) Cost {
 	s := c.size(found)
 	written := s // what the form is made of
 	r := readRate

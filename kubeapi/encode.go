@@ -14,13 +14,13 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // encoding is the encoding of an object in a form, without what surrounds it:
 // the JSON with kind and apiVersion, or the protobuf without its envelope. It is
 // shared and must not be modified.
-func (h *Handler) encoding(o *mirror.Object, k kind, f form) ([]byte, error) {
+func (h *Handler) encoding(o *read.Object, k kind, f form) ([]byte, error) {
 	proto := f.media == asProtobuf
 	if !proto && f.content == whole {
 		return o.JSON(), nil

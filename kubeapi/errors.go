@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // notFoundPage is what kube-apiserver answers to paths that mean nothing.
@@ -21,24 +22,24 @@ func notFoundPage(w http.ResponseWriter) { http.Error(w, "404 page not found", h
 // refusal says why a request that is not a read of a mirrored resource is not
 // answered.
 func (c *call) refusal() error {
-	what := c.info.Resource
-	if c.info.Subresource != "" {
-		what += "/" + c.info.Subresource
+	what := c.Info.Resource
+	if c.Info.Subresource != "" {
+		what += "/" + c.Info.Subresource
 	}
-	message := fmt.Sprintf("this is a read-only mirror of the cluster: it gets, lists and watches, but does not %s %s; ask the cluster's API server itself, or start the mirror with --passthrough", c.info.Verb, what)
+	message := fmt.Sprintf("this is a read-only mirror of the cluster: it gets, lists and watches, but does not %s %s; ask the cluster's API server itself, or start the mirror with --passthrough", c.Info.Verb, what)
 	if c.r.Method == http.MethodGet {
 		message = fmt.Sprintf("this is a mirror of the cluster that holds what can be listed and watched, which %s cannot; ask the cluster's API server itself, or start the mirror with --passthrough", what)
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed, Message: message,
-		Details: &metav1.StatusDetails{Group: c.info.APIGroup, Kind: c.info.Resource, Name: c.info.Name},
+		Details: &metav1.StatusDetails{Group: c.Info.APIGroup, Kind: c.Info.Resource, Name: c.Info.Name},
 	}}
 }
 
 // statusOf makes a Status of an error.
 func (c *call) statusOf(err error) *metav1.Status {
 	var known apierrors.APIStatus
-	var tooLarge *mirror.TooLargeError
+	var tooLarge *read.TooLargeError
 	var of *mirror.Error
 	switch {
 	case errors.As(err, &tooLarge):
@@ -60,7 +61,7 @@ func (c *call) statusOf(err error) *metav1.Status {
 	return &s
 }
 
-func tooLargeStatus(e *mirror.TooLargeError) *apierrors.StatusError {
+func tooLargeStatus(e *read.TooLargeError) *apierrors.StatusError {
 	out := apierrors.NewTimeoutError(e.Error(), 1)
 	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return out
@@ -68,10 +69,7 @@ func tooLargeStatus(e *mirror.TooLargeError) *apierrors.StatusError {
 
 // mirrorStatus is the Status of what keeps the mirror from answering.
 func (c *call) mirrorStatus(e *mirror.Error) *apierrors.StatusError {
-	group := c.q.Resource.GroupResource()
-	if c.q.Resource.Resource == "" {
-		group.Group, group.Resource = c.info.APIGroup, c.info.Resource
-	}
+	group := c.ask.Resource.GroupResource()
 	retry := int(math.Ceil(e.Retry.Seconds()))
 	unavailable := apierrors.NewServiceUnavailable(e.Message)
 	unavailable.ErrStatus.Details = &metav1.StatusDetails{Group: group.Group, Kind: group.Resource, RetryAfterSeconds: int32(max(retry, 1))}
@@ -87,7 +85,7 @@ func (c *call) mirrorStatus(e *mirror.Error) *apierrors.StatusError {
 	case mirror.UnknownResource:
 		return plainStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case mirror.NotFound:
-		return apierrors.NewNotFound(group, c.q.Name)
+		return apierrors.NewNotFound(group, c.ask.Name)
 	case mirror.Expired:
 		return apierrors.NewResourceExpired(e.Message)
 	}

@@ -3,24 +3,21 @@ package kubeapi
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
-
-	"github.com/tidings-io/tidings/internal/apipath"
 )
 
 // forward lets the cluster's API server answer a read itself, with the mirror's
 // credentials: what the mirror cannot answer, because it is about a state from
-// before its time, and the API server may still know. It returns false, and
+// before its time, and the API server may still know. The request is built from the
+// query that was authorized, not from the caller's. It returns false, and
 // nothing is answered, if that does not let the mirror ask.
 func (c *call) forward() bool {
-	client, base := c.q.Upstream()
-	r := c.q.Resource
-	target, err := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: c.q.Namespace, Name: c.q.Name}.URL(base)
-	if err != nil {
-		return false
+	params := url.Values{"resourceVersion": {c.list.ResourceVersion}, "resourceVersionMatch": {string(c.list.ResourceVersionMatch)}}
+	for _, name := range []string{"includeObject", "pretty"} { // of the form
+		params[name] = c.r.URL.Query()[name]
 	}
-	target.RawQuery = c.r.URL.RawQuery
-	req, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, target.String(), nil)
+	client, req, err := c.q.Upstream(c.r.Context(), params)
 	if err != nil {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // wrap makes a frame of an event and the encoding of its object: the JSON, or
@@ -34,9 +34,9 @@ func (f form) wrap(event string, content []byte) []byte {
 }
 
 // frame is the frame of an event about one object.
-func (w *watch) frame(event string, o *mirror.Object) ([]byte, error) {
+func (w *watch) frame(event string, o *read.Object) ([]byte, error) {
 	if w.form.content == table {
-		return w.tableFrame(event, []*mirror.Object{o})
+		return w.tableFrame(event, []*read.Object{o})
 	}
 	content, err := w.encoding(o, w.kind, w.form)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *watch) frame(event string, o *mirror.Object) ([]byte, error) {
 }
 
 // tableFrame tells of objects by a Table; the first one has the columns.
-func (w *watch) tableFrame(event string, objects []*mirror.Object) ([]byte, error) {
+func (w *watch) tableFrame(event string, objects []*read.Object) ([]byte, error) {
 	t, err := w.newTable()
 	if err != nil {
 		return nil, err

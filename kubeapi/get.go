@@ -1,39 +1,27 @@
 package kubeapi
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	names "k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
-// get answers with one object.
-func (c *call) get() error {
-	options, err := c.getOptions()
-	if err != nil {
-		return err
-	}
-	version, err := parseVersion(options.ResourceVersion)
+// getObject answers with one object.
+func (c *call) getObject() error {
+	version, err := parseVersion(c.get.ResourceVersion)
 	if err != nil {
 		return plainStatus(http.StatusInternalServerError, "", err.Error())
 	}
-	match := mirror.NotOlderThan
-	switch options.ResourceVersion {
+	match := read.NotOlderThan
+	switch c.get.ResourceVersion {
 	case "":
-		match = mirror.Latest
+		match = read.Latest
 	case "0":
-		match = mirror.Any
+		match = read.Any
 	}
-	c.q.Name = c.info.Name
-	if wrong := names.IsPathSegmentName(c.q.Name); len(wrong) > 0 {
-		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.q.Name, strings.Join(wrong, ";")))
-	}
-	o, err := c.mirror.One(c.r.Context(), c.q, match, version)
+	o, _, err := c.reader.Get(c.r.Context(), c.q, match, version)
 	if err != nil {
 		return err
 	}
@@ -47,14 +35,14 @@ func (c *call) get() error {
 }
 
 // answer sends one object.
-func (c *call) answer(o *mirror.Object) error {
+func (c *call) answer(o *read.Object) error {
 	if c.form.media == asJSON && c.form.content == whole && !c.form.pretty {
 		b := c.begin(c.form.mediaType)
 		o.LookJSON(func(content []byte) { b.add(content, newline) })
 		b.end()
 		return nil
 	}
-	leave, err := c.admit(c.cost([]*mirror.Object{o}))
+	leave, err := c.admit(c.cost([]*read.Object{o}))
 	if err != nil {
 		return err
 	}
@@ -66,7 +54,7 @@ func (c *call) answer(o *mirror.Object) error {
 		if t, err = c.newTable(); err != nil {
 			return err
 		}
-		content, err = t.table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*mirror.Object{o}, true)
+		content, err = t.table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*read.Object{o}, true)
 	default:
 		content, err = c.encoding(o, c.kind, c.form)
 	}

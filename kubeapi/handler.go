@@ -6,24 +6,18 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/lru"
 
-	"github.com/tidings-io/tidings/internal/apipath"
 	printing "github.com/tidings-io/tidings/kubeapi/table"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // Options of a [Handler]. The zero value is usable.
@@ -50,11 +44,9 @@ type Options struct {
 }
 
 // Handler answers the resource requests of the Kubernetes API: /api/v1/pods and
-// so on, without any prefix. The request's context says of which cluster, see
-// [WithCluster], and may carry a RequestInfo of
-// k8s.io/apiserver/pkg/endpoints/request. A watch ends with the context.
+// so on, without any prefix.
 type Handler struct {
-	mirror *mirror.Mirror
+	reader *read.Reader
 	opts   Options
 	log    *slog.Logger
 	cache  *cache
@@ -67,8 +59,8 @@ type Handler struct {
 	columns *lru.Cache
 }
 
-// New returns a Handler of what m holds.
-func New(m *mirror.Mirror, opts Options) *Handler {
+// New returns a Handler that answers what r reads.
+func New(r *read.Reader, opts Options) *Handler {
 	if opts.BookmarkEvery <= 0 {
 		opts.BookmarkEvery = time.Minute
 	}
@@ -81,61 +73,21 @@ func New(m *mirror.Mirror, opts Options) *Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Handler{mirror: m, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), answers: newAnswers(opts.AnswerBytes), columns: lru.New(maxDefinitions)}
+	return &Handler{reader: r, opts: opts, log: opts.Logger, cache: newCache(opts.CacheBytes), answers: newAnswers(opts.AnswerBytes), columns: lru.New(maxDefinitions)}
 }
 
 // TooSlowWatches is how many watches have ended because they were read too slowly.
 func (h *Handler) TooSlowWatches() uint64 { return h.tooSlowWatches.Load() }
 
-type clusterKey struct{}
-
-// WithCluster says which cluster a request is for; "" is the default one.
-func WithCluster(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, clusterKey{}, name)
-}
-
-// ClusterFrom is the name given by [WithCluster].
-func ClusterFrom(ctx context.Context) string {
-	name, _ := ctx.Value(clusterKey{}).(string)
-	return name
-}
-
-var infos = &request.RequestInfoFactory{
-	APIPrefixes:          sets.NewString("api", "apis"),
-	GrouplessAPIPrefixes: sets.NewString("api"),
-}
-
-// RequestInfo reads what a request is for off its path, as kube-apiserver does. A
-// query that cannot be understood says no more than whether it is a watch; it is
-// not logged, and the request is refused when it is its turn.
-func RequestInfo(r *http.Request) (*request.RequestInfo, error) {
-	if r.URL.RawQuery != "" {
-		query := r.URL.Query()
-		if metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &internalversion.ListOptions{}) != nil {
-			plain, target := *r, *r.URL
-			target.RawQuery = ""
-			if watch, ok := query["watch"]; ok {
-				target.RawQuery = url.Values{"watch": watch[:1]}.Encode()
-			}
-			plain.URL = &target
-			r = &plain
-		}
-	}
-	return infos.NewRequestInfo(r)
-}
-
 // call is one request.
 type call struct {
 	*Handler
+	*Request
 	w    http.ResponseWriter
 	r    *http.Request
-	info *request.RequestInfo
+	q    *read.Query // of the Request
 	kind kind
-	q    mirror.Query // of the target and namespace; and of the name, for a get
 	form form
-	// oldPath says that it is a watch by its path, /api/v1/watch/…: such have no
-	// bookmark behind what there is.
-	oldPath bool
 	// until is when an answer that has been let in is to be done, where that is later
 	// than the end of the request's time.
 	until time.Time
@@ -143,17 +95,11 @@ type call struct {
 	printer *printing.Printer
 }
 
-// ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	info, ok := request.RequestInfoFrom(r.Context())
-	if !ok {
-		var err error
-		if info, err = RequestInfo(r); err != nil {
-			notFoundPage(w)
-			return
-		}
-	}
-	c := &call{Handler: h, w: w, r: r, info: info}
+// Serve answers a request that [Parse] has read. Whoever calls it has seen to it that
+// the caller may do what the request asks for. A watch ends with the context of r; if
+// that has a cause that is a Status, the client is told.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, q *Request) {
+	c := &call{Handler: h, Request: q, w: w, r: r, q: q.Query}
 	w.Header().Set("Cache-Control", "no-cache, private")
 	err := c.serve()
 	switch r.Context().Err() {
@@ -173,7 +119,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // unknown answers to a path that means nothing, in one of the two ways in which
 // kube-apiserver does: its own groups know what they do not have.
 func (c *call) unknown() error {
-	group := c.info.APIGroup
+	group := c.Info.APIGroup
 	if group == "" || scheme.Scheme.IsGroupRegistered(group) || slices.Contains(serverKinds, group) {
 		out := plainStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 		out.ErrStatus.Details = &metav1.StatusDetails{}
@@ -187,22 +133,20 @@ func (c *call) unknown() error {
 var errElse = errors.New("not a read of a mirrored resource")
 
 func (c *call) serve() error {
-	if !c.info.IsResourceRequest {
+	if !c.Info.IsResourceRequest {
 		notFoundPage(c.w)
 		return nil
 	}
-	if err := c.resolve(); err != nil {
-		if !errors.Is(err, errElse) {
-			return err
-		}
+	known, err := c.resolve()
+	if errors.Is(err, errElse) {
 		if c.opts.Else != nil {
 			c.opts.Else.ServeHTTP(c.w, c.r)
 			return nil
 		}
 		return c.refusal()
 	}
-	if c.kind.gvk.Empty() {
-		return nil // answered
+	if !known || err != nil {
+		return err
 	}
 	if err := c.acceptable(); err != nil {
 		return err
@@ -210,65 +154,47 @@ func (c *call) serve() error {
 	if err := c.negotiate(); err != nil {
 		return err
 	}
-	switch c.info.Verb {
-	case "get":
-		return c.get()
-	default:
-		return c.listOrWatch()
+	if c.invalid != nil {
+		return c.invalid
 	}
+	if c.ask.Verb == read.Get {
+		return c.getObject()
+	}
+	if err := c.selectable(); err != nil {
+		return err
+	}
+	if c.list.Watch {
+		return c.watch()
+	}
+	return c.listObjects()
 }
 
-// resolve finds the resource that the request is for.
-func (c *call) resolve() error {
-	gvr := schema.GroupVersionResource{Group: c.info.APIGroup, Version: c.info.APIVersion, Resource: c.info.Resource}
-	target, err := c.mirror.ResolveGVR(c.r.Context(), ClusterFrom(c.r.Context()), gvr)
-	read := c.r.Method == http.MethodGet && slices.Contains([]string{"get", "list", "watch"}, c.info.Verb)
-	switch mirror.ReasonOf(err) {
-	case "":
-		if err != nil {
-			return err
-		}
-	case mirror.NotMirrored, mirror.Withheld:
-		if c.opts.Else != nil {
-			return errElse
-		}
-		return err
-	case mirror.UnknownResource:
-		if c.opts.Else != nil { // which knows better: discovery is never of this very moment
-			return errElse
-		}
-		return c.unknown()
-	default:
-		return err
+// resolve finds the resource that the request is for. known is false if there is
+// none, and the request has been answered so if there is no error.
+func (c *call) resolve() (known bool, err error) {
+	if !c.reads {
+		return false, errElse
 	}
-	r := target.Resource
-	c.q = mirror.Query{Target: target, Namespace: c.info.Namespace}
-	if !read || c.info.Subresource != "" {
-		return errElse
-	}
-	// What is read is what the path says, the whole of it.
-	at := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: c.info.Namespace, Name: c.name()}
-	if _, ok := at.Is(c.info.Path); !ok || r.GVR() != gvr || r.Namespaced && c.q.Namespace == "" && c.info.Verb == "get" {
-		return c.unknown()
-	}
-	if !r.Namespaced {
-		if c.q.Namespace = ""; c.info.Namespace != "" && c.info.Namespace != c.info.Name {
-			return c.unknown()
-		}
-	}
-	if !r.Can("list") || !r.Can("watch") || c.info.Verb == "get" && !r.Can("get") {
-		return errElse
+	r, err := c.ask.Cluster.ResourceFor(c.r.Context(), c.ask.Resource)
+	switch reason := mirror.ReasonOf(err); {
+	case (reason == mirror.NotMirrored || reason == mirror.Withheld) && c.opts.Else != nil:
+		return false, errElse
+	case reason == mirror.UnknownResource && c.opts.Else != nil: // which knows better: discovery is never of this very moment
+		return false, errElse
+	case reason == mirror.UnknownResource:
+		return false, c.unknown()
+	case err != nil:
+		return false, err
+	case c.stray, !r.Namespaced && c.ask.Namespace != "", r.Namespaced && c.ask.Namespace == "" && c.ask.Name != "":
+		return false, c.unknown()
+	case !r.Can("list") || !r.Can("watch") || c.ask.Verb == read.Get && !r.Can("get"):
+		return false, errElse
 	}
 	c.kind = kindOf(r)
-	return nil
-}
-
-// name is the one in the path, which a field selector does not change.
-func (c *call) name() string {
-	if len(c.info.Parts) > 1 {
-		return c.info.Parts[1]
+	if c.q != nil {
+		err = c.q.BindTo(r)
 	}
-	return ""
+	return true, err
 }
 
 // watchTimeout is how long a watch lasts that does not say so: between half an

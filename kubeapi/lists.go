@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // A list is put together of three parts: what is in front of the items, with the
@@ -20,7 +20,7 @@ import (
 // the items are the stored encodings of the objects, one behind the other.
 
 // answerList sends a list.
-func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
+func (c *call) answerList(meta metav1.ListMeta, found []*read.Object) error {
 	leave, err := c.admit(c.cost(found))
 	if err != nil {
 		return err
@@ -44,11 +44,11 @@ func (c *call) answerList(meta metav1.ListMeta, found []*mirror.Object) error {
 
 // each is a loop over the items of a list, which shows each for the time of the call
 // only.
-type each func(found []*mirror.Object, show func(item []byte) error) error
+type each func(found []*read.Object, show func(item []byte) error) error
 
 // send sends a list item by item: head and tail are what is around them, in JSON or
 // protobuf.
-func (c *call) send(field string, head, tail []byte, found []*mirror.Object, items each) error {
+func (c *call) send(field string, head, tail []byte, found []*read.Object, items each) error {
 	if len(found) == 0 && c.form.media != asProtobuf {
 		return c.finished(append(head, bytes.TrimSuffix(tail, newline)...))
 	}
@@ -72,7 +72,7 @@ func (c *call) send(field string, head, tail []byte, found []*mirror.Object, ite
 }
 
 // join shows the items of a list as they are sent, and what is between them.
-func (l *layout) join(items each, found []*mirror.Object, add func([]byte) error) error {
+func (l *layout) join(items each, found []*read.Object, add func([]byte) error) error {
 	first := true
 	return items(found, func(item []byte) error {
 		if !first && l.comma != nil {
@@ -92,7 +92,7 @@ func (l *layout) join(items each, found []*mirror.Object, add func([]byte) error
 }
 
 // convertible finds what cannot be converted to YAML before the answer has begun.
-func (c *call) convertible(l layout, found []*mirror.Object, items each) error {
+func (c *call) convertible(l layout, found []*read.Object, items each) error {
 	if c.form.media != asYAML {
 		return nil
 	}
@@ -140,29 +140,30 @@ func (c *call) sharable() bool {
 const fewItems = 32
 
 // sharedList sends a list of which the items may have been compressed for others.
-func (c *call) sharedList(id mirror.Identity, meta metav1.ListMeta, s *mirror.State) error {
-	var found []*mirror.Object
+func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State) error {
+	var found []*read.Object
 	if !c.q.Everything() {
-		if found, _ = s.List(c.q, "", 0); len(found) < fewItems {
+		if found = s.List("", 0); len(found) < fewItems {
 			return c.answerList(meta, found)
 		}
 	}
-	k := answerKey{of: id, namespace: c.q.Namespace, what: c.variant()}
-	if c.q.Labels != nil {
-		k.labels = c.q.Labels.String()
+	ask := c.q.Ask()
+	k := answerKey{of: id, namespace: c.q.Namespace(), what: c.variant()}
+	if ask.Labels != nil {
+		k.labels = ask.Labels.String()
 	}
-	if c.q.Fields != nil {
-		k.fields = c.q.Fields.String()
+	if ask.Fields != nil {
+		k.fields = ask.Fields.String()
 	}
 	made, err := c.answers.get(c.r.Context(), k, func() (*packed, error) {
 		if found == nil {
-			found, _ = s.List(c.q, "", 0)
+			found = s.List("", 0)
 		}
 		return c.pack(found)
 	})
 	if errors.Is(err, errUnshared) {
 		if found == nil {
-			found, _ = s.List(c.q, "", 0)
+			found = s.List("", 0)
 		}
 		return c.answerList(meta, found)
 	}
@@ -190,7 +191,7 @@ func (c *call) sharedList(id mirror.Identity, meta metav1.ListMeta, s *mirror.St
 }
 
 // pack packs the items of a list.
-func (c *call) pack(found []*mirror.Object) (*packed, error) {
+func (c *call) pack(found []*read.Object) (*packed, error) {
 	p := packer{from: gzipFrom, most: c.answers.mostOfOne()}
 	cost := c.cost(found)
 	cost.Bytes += min(2*p.most, c.size(found).all/4)
@@ -220,7 +221,7 @@ func (c *call) variant() variant {
 // itemsSize is how many bytes the items take, which protobuf says in front of
 // them; nobody else needs to know. What cannot be encoded shows here, before the
 // answer has begun.
-func (c *call) itemsSize(found []*mirror.Object) (int64, error) {
+func (c *call) itemsSize(found []*read.Object) (int64, error) {
 	if c.form.media != asProtobuf && c.form.content == whole {
 		return 0, nil // as stored
 	}
@@ -244,7 +245,7 @@ func itemSize(content []byte) int64 {
 }
 
 // each shows the encodings of the objects as they are among the items of a list.
-func (c *call) each(found []*mirror.Object, show func(item []byte) error) error {
+func (c *call) each(found []*read.Object, show func(item []byte) error) error {
 	var item []byte
 	for _, o := range found {
 		if err := c.ended(); err != nil {

@@ -112,7 +112,7 @@ func (c *call) acceptable() error {
 			return nil
 		}
 	}
-	if c.info.Verb != "get" {
+	if c.Info.Verb != "get" {
 		offers = append(offers, runtime.ContentTypeJSON+";stream=watch", runtime.ContentTypeProtobuf+";stream=watch")
 	}
 	out := plainStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+strings.Join(offers, ", "))

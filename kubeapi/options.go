@@ -2,25 +2,26 @@ package kubeapi
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	names "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // getOptions reads the parameters of a get.
-func (c *call) getOptions() (metav1.GetOptions, error) {
+func getOptions(values url.Values) (metav1.GetOptions, error) {
 	var options metav1.GetOptions
-	values := c.r.URL.Query()
 	if export := values["export"]; len(export) > 0 {
 		wanted := true
 		if err := runtime.Convert_Slice_string_To_bool(&export, &wanted, nil); err != nil {
@@ -36,41 +37,55 @@ func (c *call) getOptions() (metav1.GetOptions, error) {
 	return options, nil
 }
 
-// listOptions reads the parameters of a list or watch and completes the query.
-func (c *call) listOptions() (*internalversion.ListOptions, error) {
+// nameError is the error of a name that the API server's storage refuses, in its
+// words; otherwise err.
+func nameError(name string, err error) error {
+	if wrong := names.IsPathSegmentName(name); len(wrong) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(wrong, ";")))
+	}
+	return err
+}
+
+// listOptions reads the parameters of a list or watch. A watch by its path, as of
+// old, is a list for kube-apiserver until they have been validated.
+func listOptions(values url.Values, legacy bool) (*internalversion.ListOptions, error) {
 	options := &internalversion.ListOptions{}
-	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metav1.SchemeGroupVersion, options); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, options); err != nil {
+		return &internalversion.ListOptions{}, apierrors.NewBadRequest(err.Error()) // half of them is not to be relied on
 	}
 	internalversion.SetListOptionsDefaults(options, true)
 	if errs := validation.ValidateListOptions(options, true); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+		return options, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
-	if c.info.Verb == "watch" && !options.Watch { // by the path, as of old: till here it is a list for kube-apiserver, too
-		options.Watch, c.oldPath = true, true
+	if legacy && !options.Watch {
+		options.Watch = true
 		internalversion.SetListOptionsDefaults(options, true)
 	}
-	if options.FieldSelector != nil {
-		for _, r := range options.FieldSelector.Requirements() {
-			if c.kind.custom && !c.q.Resource.Namespaced && r.Field == "metadata.namespace" || !c.q.Selectable(c.r.Context(), r.Field) {
-				return nil, apierrors.NewBadRequest(c.kind.unselectable(r.Field))
-			}
-		}
-	}
-	if c.info.Name != "" {
-		if s := options.FieldSelector; s == nil || s.Empty() {
-			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", c.info.Name)
-		} else if name, ok := s.RequiresExactMatch("metadata.name"); !ok || name != c.info.Name {
-			return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
-		}
-	}
-	c.q.Labels, c.q.Fields = options.LabelSelector, options.FieldSelector
-	if c.q.Namespace == "" && c.q.Resource.Namespaced && options.FieldSelector != nil {
-		// A request for all namespaces that selects one is one for that one, and
-		// its continue tokens are of that one.
-		c.q.Namespace, _ = options.FieldSelector.RequiresExactMatch("metadata.namespace")
-	}
 	return options, nil
+}
+
+// sameName says whether a field selector is about another name than the path.
+func sameName(options *internalversion.ListOptions, name string) error {
+	if s := options.FieldSelector; name != "" && s != nil && !s.Empty() {
+		if selected, ok := s.RequiresExactMatch("metadata.name"); !ok || selected != name {
+			return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+		}
+	}
+	return nil
+}
+
+// selectable says whether the kind has the fields that are selected by.
+func (c *call) selectable() error {
+	ask := c.q.Ask()
+	if ask.Fields == nil {
+		return nil
+	}
+	for _, r := range ask.Fields.Requirements() {
+		if c.kind.custom && !c.q.Resource().Namespaced && r.Field == "metadata.namespace" || !c.q.Selectable(c.r.Context(), r.Field) {
+			return apierrors.NewBadRequest(c.kind.unselectable(r.Field))
+		}
+	}
+	return nil
 }
 
 // unselectable is kube-apiserver's way to say that a field cannot be selected
@@ -82,7 +97,7 @@ func (k kind) unselectable(label string) string {
 		return fmt.Sprintf("field label %q not supported for Job", label)
 	case k.gvk.Group == "resource.k8s.io" && k.gvk.Kind == "ResourceSlice":
 		return fmt.Sprintf("field label not supported for %s: %s", k.gvk, label)
-	case !mirror.OwnFields(k.gvk.GroupKind()):
+	case !read.OwnFields(k.gvk.GroupKind()):
 		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, "metadata.name", "metadata.namespace")
 	}
 	return "field label not supported: " + label

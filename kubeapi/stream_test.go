@@ -20,6 +20,7 @@ import (
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 	"github.com/tidings-io/tidings/server"
 )
 
@@ -357,7 +358,7 @@ func TestRefusals(t *testing.T) {
 // TestPagesAreOfOneState: and go on, if the client likes, when it is not held any
 // more.
 func TestPagesAreOfOneState(t *testing.T) {
-	r, c := inMemory(t, mirror.Options{Retain: 1, PageTTL: time.Hour, MaxPages: 1}, server.Options{})
+	r, c := inMemory(t, mirror.Options{Retain: 1}, server.Options{Reads: read.Options{PageTTL: time.Hour, MaxPages: 1}})
 	for _, name := range []string{"a", "b", "c", "d"} {
 		put(t, c, name, "1")
 	}

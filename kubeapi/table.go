@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	printing "github.com/tidings-io/tidings/kubeapi/table"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // tableMaker makes the Tables of one request.
@@ -63,7 +63,7 @@ const maxDefinitions = 1024
 var definitionSeed = maphash.MakeSeed()
 
 // row reads each version of an object once for all Tables that show it.
-func (t *tableMaker) row(o *mirror.Object) (*printing.Row, error) {
+func (t *tableMaker) row(o *read.Object) (*printing.Row, error) {
 	made, err := t.cache.keep(key{o, variant{content: table, printer: t.Printer}}, func() (r any, size int, err error) {
 		o.LookJSON(func(content []byte) {
 			var row *printing.Row
@@ -80,11 +80,11 @@ func (t *tableMaker) row(o *mirror.Object) (*printing.Row, error) {
 }
 
 // inOrder returns the objects in the order in which a Table shows them.
-func (t *tableMaker) inOrder(found []*mirror.Object) ([]*mirror.Object, error) {
+func (t *tableMaker) inOrder(found []*read.Object) ([]*read.Object, error) {
 	if !t.Ordered() || len(found) < 2 {
 		return found, nil
 	}
-	rows := make(map[*mirror.Object]*printing.Row, len(found))
+	rows := make(map[*read.Object]*printing.Row, len(found))
 	for _, o := range found {
 		var err error
 		if rows[o], err = t.row(o); err != nil {
@@ -92,13 +92,13 @@ func (t *tableMaker) inOrder(found []*mirror.Object) ([]*mirror.Object, error) {
 		}
 	}
 	found = slices.Clone(found)
-	slices.SortStableFunc(found, func(a, b *mirror.Object) int { return t.Compare(rows[a], rows[b]) })
+	slices.SortStableFunc(found, func(a, b *read.Object) int { return t.Compare(rows[a], rows[b]) })
 	return found, nil
 }
 
 // each shows the JSON of the rows, one after the other, each for the time of the
 // call only.
-func (t *tableMaker) each(found []*mirror.Object, show func([]byte) error) error {
+func (t *tableMaker) each(found []*read.Object, show func([]byte) error) error {
 	found, err := t.inOrder(found)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *tableMaker) around(meta metav1.ListMeta, headed, none bool) (head, tail
 }
 
 // table is the JSON of a Table of few objects.
-func (t *tableMaker) table(meta metav1.ListMeta, found []*mirror.Object, headed bool) ([]byte, error) {
+func (t *tableMaker) table(meta metav1.ListMeta, found []*read.Object, headed bool) ([]byte, error) {
 	out, tail := t.around(meta, headed, len(found) == 0)
 	first := true
 	err := t.each(found, func(row []byte) error {

@@ -2,24 +2,24 @@ package kubeapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
-	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // watch answers with what happens.
-func (c *call) watch(options *internalversion.ListOptions) error {
+func (c *call) watch() error {
+	options := c.list
 	version, err := parseVersion(options.ResourceVersion)
 	if err != nil {
 		return plainStatus(http.StatusInternalServerError, "", err.Error())
@@ -31,14 +31,14 @@ func (c *call) watch(options *internalversion.ListOptions) error {
 		return err
 	}
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
-	match := mirror.Exact // the changes behind the version
+	match := read.Exact // the changes behind the version
 	switch {
 	case initial && options.ResourceVersion == "":
-		match = mirror.Latest
+		match = read.Latest
 	case initial && version == 0:
-		match = mirror.Any
+		match = read.Any
 	case initial:
-		match = mirror.NotOlderThan
+		match = read.NotOlderThan
 	}
 	timeout := watchTimeout()
 	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
@@ -46,11 +46,11 @@ func (c *call) watch(options *internalversion.ListOptions) error {
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	changes, err := c.mirror.Changes(ctx, c.q, match, version)
+	changes, err := c.reader.Changes(ctx, c.q, match, version)
 	if err != nil && (mirror.ReasonOf(err) != mirror.Expired && !isTooLarge(err) || c.r.Context().Err() != nil) {
 		return err
 	}
-	w := &watch{call: c, initial: initial, bookmarks: options.AllowWatchBookmarks, last: version, cancel: cancel}
+	w := &watch{call: c, bookmarks: options.AllowWatchBookmarks, last: version, cancel: cancel}
 	if initial {
 		w.last = 0
 	}
@@ -71,10 +71,21 @@ func (c *call) watch(options *internalversion.ListOptions) error {
 	if w.bookmarks {
 		defer w.mark(time.Now().Add(timeout))()
 	}
-	for e := range changes.Events {
-		if !w.event(e) {
+	for e, err := range changes {
+		switch {
+		case errors.Is(err, read.ErrTooSlow):
+			w.tooSlow()
+			return nil
+		case err != nil:
+			return nil // a client goes on at the version it has come to
+		case !w.event(e):
 			return nil
 		}
+	}
+	// A watch that ends because its caller may no longer read says so.
+	var why apierrors.APIStatus
+	if errors.As(context.Cause(c.r.Context()), &why) {
+		w.fail(context.Cause(c.r.Context()))
 	}
 	return nil
 }
@@ -84,47 +95,30 @@ type watch struct {
 	*call
 	out       *stream
 	cancel    context.CancelFunc
-	initial   bool // everything there is, is being told
 	bookmarks bool
-	headed    bool // the columns of tables have been told
-	told      bool // something has been
+	headed    bool // the columns of tables have been sent
+	told      bool // an event has been
 
-	last uint64 // resourceVersion of what was told last
-	// held are changes that mean something only together: what a list has
-	// brought to light.
-	held []informer.Event[*mirror.Object]
+	last uint64 // resourceVersion that everything has been delivered up to
 }
 
-// event tells an event of the informer. It returns false when there is no more
-// to do.
-func (w *watch) event(e informer.Event[*mirror.Object]) bool {
-	switch {
-	case e.Type == informer.Synced:
-		w.initial = false
-		w.advance(e)
-		if w.bookmarks && !w.oldPath {
-			w.bookmark(true)
+// event sends an event. It returns false when there is no more to do.
+func (w *watch) event(e read.Event) bool {
+	switch e.Type {
+	case read.Added, read.Modified, read.Deleted:
+		if e.As != "" {
+			w.sendAs(string(e.Type), e.Object, e.As)
+		} else {
+			w.sendObject(string(e.Type), e.Object)
 		}
-	case w.initial:
-		if e.Object != nil && w.q.Matches(e.Object) {
-			w.tell("ADDED", e.Object)
-		}
-	case e.Folded && (!e.Resumable || len(w.held) > 0):
-		w.tooSlow()
-		return false
-	case !e.Resumable:
-		w.held = append(w.held, e)
-	case len(w.held) > 0:
-		if e.Type != informer.Bookmark {
-			w.held = append(w.held, e)
-		}
-		w.together()
-		w.advance(e)
-	case e.Type == informer.Bookmark:
-		w.advance(e)
-	default:
-		w.change(e, 0)
-		w.advance(e)
+	}
+	if version, err := strconv.ParseUint(e.Position, 10, 64); err == nil {
+		w.out.mu.Lock()
+		w.last = max(w.last, version)
+		w.out.mu.Unlock()
+	}
+	if e.Type == read.Synced && w.bookmarks && !w.ask.Legacy {
+		w.bookmark(true) // there is none behind what there is in a watch of the older form
 	}
 	return w.out.alive()
 }
@@ -145,102 +139,8 @@ func (w *watch) tooSlow() {
 	}
 }
 
-// advance notes that everything up to an event's version has been told.
-func (w *watch) advance(e informer.Event[*mirror.Object]) {
-	version := object.Version(e.ResourceVersion())
-	w.out.mu.Lock()
-	defer w.out.mu.Unlock()
-	w.last = max(w.last, version)
-}
-
-// together tells what is held in an order in which a client may stop anywhere
-// and go on from the version of the last event it got: by the objects' versions,
-// and then the deletions, whose versions are not known and which take that of the
-// event before.
-func (w *watch) together() {
-	held := w.held
-	w.held = nil
-	version := func(e informer.Event[*mirror.Object]) uint64 {
-		if e.Tombstone {
-			return ^uint64(0)
-		}
-		return object.Version(e.Object.GetResourceVersion())
-	}
-	replaced := map[string]bool{}
-	for _, e := range held {
-		if e.Type != informer.Deleted {
-			replaced[informer.Key(e.Object)] = true
-		}
-	}
-	slices.SortStableFunc(held, func(a, b informer.Event[*mirror.Object]) int {
-		va, vb := version(a), version(b)
-		switch {
-		case va < vb:
-			return -1
-		case va > vb:
-			return 1
-		}
-		return 0
-	})
-	last := w.last
-	gone := map[string]informer.Event[*mirror.Object]{}
-	for _, e := range held {
-		if key := informer.Key(e.Object); e.Tombstone && replaced[key] {
-			gone[key] = e
-		}
-	}
-	for _, e := range held {
-		key := informer.Key(e.Object)
-		if e.Tombstone {
-			if !replaced[key] {
-				w.change(e, last)
-			}
-			continue
-		}
-		if old, ok := gone[key]; ok { // another object has taken the name
-			w.change(old, last)
-			delete(gone, key)
-		}
-		w.change(e, 0)
-		last = max(last, object.Version(e.Object.GetResourceVersion()))
-	}
-}
-
-// change tells a change, if the query is about it; a deletion that was not seen
-// with the version given.
-func (w *watch) change(e informer.Event[*mirror.Object], unseen uint64) {
-	switch e.Type {
-	case informer.Added:
-		if w.q.Matches(e.Object) {
-			w.tell("ADDED", e.Object)
-		}
-	case informer.Updated:
-		was, is := e.Old != nil && w.q.Matches(e.Old), w.q.Matches(e.Object)
-		switch {
-		case was && is:
-			w.tell("MODIFIED", e.Object)
-		case is:
-			w.tell("ADDED", e.Object)
-		case was:
-			w.tellAs("DELETED", e.Old, e.Object.GetResourceVersion())
-		}
-	case informer.Deleted:
-		last := e.Old
-		if last == nil {
-			last = e.Object
-		}
-		switch {
-		case !w.q.Matches(last):
-		case e.Tombstone && unseen > 0:
-			w.tellAs("DELETED", e.Object, strconv.FormatUint(unseen, 10))
-		default:
-			w.tell("DELETED", e.Object)
-		}
-	}
-}
-
-// tellAs tells an object with another resourceVersion than its own.
-func (w *watch) tellAs(event string, o *mirror.Object, version string) {
+// sendAs sends an object with another resourceVersion than its own.
+func (w *watch) sendAs(event string, o *read.Object, version string) {
 	copied, err := codec.WithVersion(o, version)
 	if err != nil {
 		w.fail(err)
@@ -250,10 +150,10 @@ func (w *watch) tellAs(event string, o *mirror.Object, version string) {
 	w.send(frame, err)
 }
 
-// tell sends an event about an object.
-func (w *watch) tell(event string, o *mirror.Object) {
+// sendObject sends an event about an object.
+func (w *watch) sendObject(event string, o *read.Object) {
 	if w.form.content == table {
-		frame, err := w.tableFrame(event, []*mirror.Object{o})
+		frame, err := w.tableFrame(event, []*read.Object{o})
 		w.send(frame, err)
 		return
 	}
@@ -322,6 +222,6 @@ func (w *watch) bookmark(initialEnd bool) {
 }
 
 func isTooLarge(err error) bool {
-	_, ok := err.(*mirror.TooLargeError)
-	return ok
+	var tooLarge *read.TooLargeError
+	return errors.As(err, &tooLarge)
 }

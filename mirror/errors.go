@@ -2,9 +2,13 @@ package mirror
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +68,8 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-func invalid(format string, args ...any) *Error {
+// Invalidf makes the error of a request that makes no sense.
+func Invalidf(format string, args ...any) *Error {
 	return &Error{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -77,14 +82,15 @@ var (
 	errClosed   = &Error{Reason: Ended, Message: "the mirror has been closed"}
 )
 
-// upstream makes an Error of what came back from a cluster: doing says what was
-// being done to which resource, where err does not.
-func upstream(doing string, err error) error {
+// Upstream makes an [*Error] of what came back from the cluster, or did not: doing
+// says what was being done to which resource, where err does not. The message is for
+// callers, and does not say where the API server is; [Error.Err] does.
+func (c *Cluster) Upstream(doing string, err error) error {
 	var known *Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	e := &Error{Reason: Unreachable, Message: err.Error(), Err: err}
+	e := &Error{Reason: Unreachable, Message: PublicMessage(err), Err: err}
 	if doing != "" {
 		e.Message = doing + ": " + e.Message
 	}
@@ -113,10 +119,45 @@ func upstream(doing string, err error) error {
 	return e
 }
 
+// PublicMessage is the text of an error without the addresses that the network's own
+// errors are full of: those are for the operator's log, not for every caller.
+func PublicMessage(err error) string {
+	text := err.Error()
+	var request *url.Error
+	if errors.As(err, &request) {
+		text = strings.Replace(text, request.Error(), networkTrouble(request), 1)
+	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		text = strings.Replace(text, network.Error(), networkTrouble(network), 1)
+	}
+	return text
+}
+
+// networkTrouble says what keeps an API server from being reached.
+func networkTrouble(err error) string {
+	var timeout interface{ Timeout() bool }
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &name):
+		return "the API server's name is not found"
+	case errors.As(err, &certificate):
+		return "the API server's certificate is not trusted"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "the API server did not answer in time"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the API server refuses connections"
+	case errors.Is(err, errWaited), errors.Is(err, context.DeadlineExceeded):
+		return errWaited.Error()
+	}
+	return "the connection to the API server broke or could not be made"
+}
+
 // unsynced says how far a first list has come.
-func unsynced(k *keeper, status informer.Status) error {
+func unsynced(k *Informer, status informer.Status) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of cluster %s are not mirrored completely yet: %s", k.resource, k.member.name, status.Phase)
+	fmt.Fprintf(&b, "%s of cluster %s are not mirrored completely yet: %s", k.resource, k.cluster.name, status.Phase)
 	if status.Phase == informer.Listing {
 		fmt.Fprintf(&b, ", %d objects so far", status.Received)
 		if status.Expected > 0 {
@@ -124,7 +165,7 @@ func unsynced(k *keeper, status informer.Status) error {
 		}
 	}
 	if status.LastError != nil {
-		fmt.Fprintf(&b, "; last error: %v", status.LastError)
+		fmt.Fprintf(&b, "; last error: %s", PublicMessage(status.LastError))
 	}
 	retry := time.Second
 	if !status.Retry.IsZero() {

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
@@ -46,13 +46,8 @@ type Options struct {
 	// Unread is after what time without a read or a watch a resource that was
 	// mirrored from its first use on is given up, with its memory; the next read
 	// has it mirrored anew. What is named in Resources is kept. 0 means never.
-	// It is a minute, and PageTTL, at least, so that nobody under way is cut off.
+	// It is a minute at least, so that nobody under way is cut off.
 	Unread time.Duration
-	// PageTTL is how long the state behind a continue token is held after its
-	// last use, and MaxPages how many such states are held at most; the one
-	// that was used longest ago gives way. 0 means 5 minutes, and 100.
-	PageTTL  time.Duration
-	MaxPages int
 	// Logger gets what goes on with clusters and informers. nil means
 	// slog.Default().
 	Logger *slog.Logger
@@ -65,17 +60,15 @@ type Mirror struct {
 	names      []string // of Options.Resources, without Everything
 	everything bool
 	log        *slog.Logger
-	snapshots  *snapshots
-	tokens     tokens
 
 	foldBy atomic.Int64 // see FoldEarlier
 
 	setting sync.Mutex        // one Set at a time
 	leaving []<-chan struct{} // of members that are being emptied; under setting
 
-	mu      sync.Mutex
-	members map[string]*member
-	closed  bool
+	mu       sync.Mutex
+	clusters map[string]*Cluster
+	closed   bool
 }
 
 // New makes a mirror without clusters; see [Mirror.Set]. It starts nothing.
@@ -90,22 +83,15 @@ func New(opts Options) (*Mirror, error) {
 	if opts.Wait <= 0 {
 		opts.Wait = 20 * time.Second
 	}
-	if opts.PageTTL <= 0 {
-		opts.PageTTL = 5 * time.Minute
-	}
 	if opts.Unread > 0 {
-		opts.Unread = max(opts.Unread, opts.PageTTL, time.Minute)
-	}
-	if opts.MaxPages <= 0 {
-		opts.MaxPages = 100
+		opts.Unread = max(opts.Unread, time.Minute)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
 	m := &Mirror{
 		opts: opts, log: opts.Logger, everything: len(opts.Resources) == 0,
-		members:   map[string]*member{},
-		snapshots: newSnapshots(opts.PageTTL, opts.MaxPages),
+		clusters: map[string]*Cluster{},
 	}
 	for _, name := range opts.Resources {
 		switch name = strings.TrimSpace(name); {
@@ -117,7 +103,6 @@ func New(opts Options) (*Mirror, error) {
 			m.names = append(m.names, name)
 		}
 	}
-	_, _ = rand.Read(m.tokens.key[:]) // never fails, see crypto/rand
 	return m, nil
 }
 
@@ -137,7 +122,7 @@ func (m *Mirror) backlog() int {
 func (m *Mirror) Clusters() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.members))
+	return slices.Sorted(maps.Keys(m.clusters))
 }
 
 // DefaultCluster is the cluster meant where none is named, "" if that is open.
@@ -148,22 +133,23 @@ func (m *Mirror) DefaultCluster() string {
 }
 
 func (m *Mirror) defaultCluster() string {
-	if _, ok := m.members[m.opts.Default]; ok {
+	if _, ok := m.clusters[m.opts.Default]; ok {
 		return m.opts.Default
 	}
-	if len(m.members) == 1 && m.opts.Default == "" {
-		for name := range m.members {
+	if len(m.clusters) == 1 && m.opts.Default == "" {
+		for name := range m.clusters {
 			return name
 		}
 	}
 	return ""
 }
 
-// member finds a cluster by name; "" means the default.
-func (m *Mirror) member(name string) (*member, error) {
+// Cluster finds a cluster by name; "" means the default one. A request looks its
+// cluster up once, and everything about it is asked of what it was given.
+func (m *Mirror) Cluster(name string) (*Cluster, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	exist := slices.Sorted(maps.Keys(m.members))
+	exist := slices.Sorted(maps.Keys(m.clusters))
 	switch {
 	case m.closed:
 		return nil, errClosed
@@ -178,11 +164,19 @@ func (m *Mirror) member(name string) (*member, error) {
 			return nil, &Error{Reason: ClusterNeeded, Exists: exist, Message: fmt.Sprintf("%s; say which is meant: %s", why, strings.Join(exist, ", "))}
 		}
 	}
-	found, ok := m.members[name]
+	found, ok := m.clusters[name]
 	if !ok {
 		return nil, &Error{Reason: UnknownCluster, Exists: exist, Message: fmt.Sprintf("there is no cluster %q; there are: %s", name, strings.Join(exist, ", "))}
 	}
 	return found, nil
+}
+
+// Uses says whether a connection is that of one of the mirror's clusters now.
+func (m *Mirror) Uses(c *cluster.Cluster) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := m.clusters[c.Name()]
+	return found != nil && found.cluster == c
 }
 
 // Close stops and empties every informer, ends every watch, and waits until
@@ -192,8 +186,8 @@ func (m *Mirror) Close(ctx context.Context) error {
 	m.setting.Lock()
 	defer m.setting.Unlock()
 	m.mu.Lock()
-	gone := slices.Collect(maps.Values(m.members))
-	clear(m.members)
+	gone := slices.Collect(maps.Values(m.clusters))
+	clear(m.clusters)
 	m.closed = true
 	m.mu.Unlock()
 	for _, old := range gone {

@@ -29,14 +29,14 @@ func (m *Mirror) Set(ctx context.Context, clusters map[string]*rest.Config) erro
 		return errClosed
 	}
 	var errs []error
-	after := make(map[string]*member, len(clusters))
+	after := make(map[string]*Cluster, len(clusters))
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
 		cfg, old := clusters[name], before[name]
 		if old != nil && old.config == cfg {
 			after[name] = old
 			continue
 		}
-		made, err := newMember(m, name, cfg)
+		made, err := newCluster(m, name, cfg)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("mirror: %w", err))
 			if old != nil {
@@ -48,7 +48,7 @@ func (m *Mirror) Set(ctx context.Context, clusters map[string]*rest.Config) erro
 	}
 
 	m.mu.Lock()
-	m.members = after
+	m.clusters = after
 	m.mu.Unlock()
 	for name, old := range before {
 		switch after[name] {
@@ -61,30 +61,30 @@ func (m *Mirror) Set(ctx context.Context, clusters map[string]*rest.Config) erro
 			m.leave(old, errReplaced)
 		}
 	}
-	for name, member := range after {
+	for name, c := range after {
 		if before[name] == nil {
-			m.log.Info("cluster added", "cluster", name, "server", member.cluster.BaseURL().Redacted())
+			m.log.Info("cluster added", "cluster", name, "server", c.cluster.BaseURL().Redacted())
 		}
-		if before[name] != member {
-			member.start()
+		if before[name] != c {
+			c.start()
 		}
 	}
 	return errors.Join(append(errs, m.left(ctx))...)
 }
 
-// current returns a copy of the members, nil when the mirror is closed.
-func (m *Mirror) current() map[string]*member {
+// current returns a copy of the clusters, nil when the mirror is closed.
+func (m *Mirror) current() map[string]*Cluster {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil
 	}
-	return maps.Clone(m.members)
+	return maps.Clone(m.clusters)
 }
 
-// leave ends a member that is not in use any more, in the background. m.setting
+// leave ends a cluster that is not in use any more, in the background. m.setting
 // is held.
-func (m *Mirror) leave(old *member, why *Error) {
+func (m *Mirror) leave(old *Cluster, why *Error) {
 	gone := make(chan struct{})
 	m.leaving = append(m.leaving, gone)
 	go func() {
@@ -96,7 +96,7 @@ func (m *Mirror) leave(old *member, why *Error) {
 	}()
 }
 
-// left waits until members that leave are gone. m.setting is held.
+// left waits until clusters that leave are gone. m.setting is held.
 func (m *Mirror) left(ctx context.Context) error {
 	for len(m.leaving) > 0 {
 		select {

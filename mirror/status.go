@@ -2,11 +2,9 @@ package mirror
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 
-	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
 )
 
@@ -42,12 +40,12 @@ type ResourceStatus struct {
 // Status may be called at any time.
 func (m *Mirror) Status() Status {
 	m.mu.Lock()
-	s := Status{Ready: len(m.members) > 0}
+	s := Status{Ready: len(m.clusters) > 0}
 	fallback := m.defaultCluster()
-	members := slices.SortedFunc(maps.Values(m.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })
+	all := slices.SortedFunc(maps.Values(m.clusters), func(a, b *Cluster) int { return cmp.Compare(a.name, b.name) })
 	m.mu.Unlock()
-	for _, member := range members {
-		c := ClusterStatus{Name: member.name, Default: member.name == fallback, Resources: member.status()}
+	for _, one := range all {
+		c := ClusterStatus{Name: one.name, Default: one.name == fallback, Resources: one.status()}
 		for _, r := range c.Resources {
 			if r.Required && !r.Synced {
 				s.Ready = false
@@ -58,15 +56,15 @@ func (m *Mirror) Status() Status {
 	return s
 }
 
-func (m *member) status() []ResourceStatus {
-	m.mu.Lock()
-	keepers := maps.Clone(m.keepers)
-	m.mu.Unlock()
+func (c *Cluster) status() []ResourceStatus {
+	c.mu.Lock()
+	informers := maps.Clone(c.informers)
+	c.mu.Unlock()
 	var out []ResourceStatus
 	place := map[string]int{}
-	for _, k := range keepers {
+	for _, k := range informers {
 		r := ResourceStatus{Name: k.resource.Versioned(), Status: k.status()}
-		r.Cluster, r.Resource, r.Namespace = m.name, k.resource.GVR(), k.namespace
+		r.Cluster, r.Resource, r.Namespace = c.name, k.resource.GVR(), k.namespace
 		if k.namespace != "" {
 			r.Name += "/" + k.namespace
 		}
@@ -78,7 +76,7 @@ func (m *member) status() []ResourceStatus {
 		place[r.Name] = len(out)
 		out = append(out, r)
 	}
-	for _, n := range m.named {
+	for _, n := range c.named {
 		found, err := n.state()
 		name := n.name
 		if found != nil {
@@ -87,7 +85,7 @@ func (m *member) status() []ResourceStatus {
 		i, ok := place[name]
 		if !ok {
 			i, place[name] = len(out), len(out)
-			out = append(out, ResourceStatus{Name: name, Status: informer.Status{Cluster: m.name, Phase: informer.Stopped, Expected: -1}})
+			out = append(out, ResourceStatus{Name: name, Status: informer.Status{Cluster: c.name, Phase: informer.Stopped, Expected: -1}})
 		}
 		out[i].Required = true
 		if err != nil && !out[i].Synced {
@@ -96,21 +94,4 @@ func (m *member) status() []ResourceStatus {
 	}
 	slices.SortFunc(out, func(a, b ResourceStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return out
-}
-
-// Resources lists what a cluster serves that can be mirrored and may be shown;
-// "" means the default cluster. A list and an error together mean that the list
-// may lack something.
-func (m *Mirror) Resources(ctx context.Context, clusterName string) ([]cluster.Resource, error) {
-	member, err := m.member(clusterName)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Wait, errWaited)
-	defer cancel()
-	ctx, stop := either(ctx, member.ctx)
-	defer stop()
-	all, err := member.cluster.Resources(ctx)
-	all = slices.DeleteFunc(all, func(r cluster.Resource) bool { return member.permit(ctx, r) != nil })
-	return all, upstream("", err)
 }

@@ -178,7 +178,9 @@ func (d *deployed) enough(t *testing.T) {
 	eventually(t, "the rights have come into force", func() bool {
 		return r.as("admin-token", "/pods").code == http.StatusOK
 	})
-	resources, err := r.mirror.Resources(t.Context(), "")
+	c, err := r.mirror.Cluster("")
+	r.must(err)
+	resources, err := c.Resources(t.Context())
 	r.must(err)
 	if len(resources) < 40 {
 		t.Errorf("only %d resources: %v", len(resources), resources)

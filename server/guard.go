@@ -7,12 +7,12 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // grant is what a request has been allowed, and to whom. Nothing behind the
@@ -30,7 +30,7 @@ type grant struct {
 	// cluster decides, by the caller's own credentials.
 	handed bool
 
-	query  mirror.Query // of a REST route about objects
+	query  *read.Query // of a REST route about objects
 	params params
 }
 
@@ -64,7 +64,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			defer stop()
 			ctx = held
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(withCaller(ctx, caller), grantKey{}, g)))
+		ctx = context.WithValue(read.WithCaller(ctx, caller), grantKey{}, g)
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
@@ -73,7 +74,7 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 	rt, ctx := routeOf(r), r.Context()
 	g := &grant{}
 	var err error
-	if g.credentials, err = s.sameOrigin(r, access.CredentialsOf(r)); err != nil {
+	if g.credentials, err = s.credentials(r); err != nil {
 		return ctx, nil, err
 	}
 	ctx, err = s.identify(ctx, rt, g)
@@ -89,20 +90,21 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 		// Who is known may know what there is.
 		return ctx, g, nil
 	case kubernetes:
-		info, ok := request.RequestInfoFrom(ctx)
-		if !ok {
+		if rt.api == nil {
 			return ctx, nil, apierrors.NewBadRequest("the path cannot be understood")
 		}
-		g.done = access.AttributesOf(info)
-		if g.handed = s.handsOn(r, info); g.handed {
+		if g.done = access.AttributesOf(rt.api.Info); rt.api.Query != nil {
+			g.done = attributesOf(rt.api.Query)
+		}
+		if g.handed = s.handsOn(rt.api); g.handed {
 			return ctx, g, nil
 		}
-		g.held = info.Verb == "watch"
+		g.held = rt.watch
 	case objects:
-		if g.query, g.params, err = s.query(r.WithContext(ctx), rt); err != nil {
+		if g.query, g.params, err = query(r.WithContext(ctx), rt); err != nil {
 			return ctx, nil, s.undiscovered(ctx, g, err)
 		}
-		g.done = attributesOf(g.query, g.params)
+		g.done = attributesOf(g.query)
 		if g.held = g.params.watch; g.params.visible {
 			g.held = false // which namespaces is asked as it goes on
 			return ctx, g, nil
@@ -122,20 +124,26 @@ func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
 // sent to no cluster but the one it is meant for.
 func (s *Server) identify(ctx context.Context, rt route, g *grant) (context.Context, error) {
 	public := rt.kind == index || rt.kind == health || rt.kind == ready
-	if s.opts.Gate == nil || public && g.credentials.None() || rt.kind == health {
+	if rt.kind == health || public && g.credentials.None() {
+		return ctx, nil
+	}
+	if s.opts.Gate == nil {
+		if needed := rt.kind == objects || rt.kind == kubernetes || rt.kind == clusterOne; needed {
+			return ctx, rt.nowhere
+		}
 		return ctx, nil
 	}
 	if g.credentials.None() {
 		return ctx, apierrors.NewUnauthorized("Unauthorized")
 	}
-	c, err := s.mirror.Cluster(rt.cluster)
-	if err != nil {
+	if rt.nowhere != nil {
 		if public {
 			return ctx, nil
 		}
-		return ctx, nowhere(rt, err)
+		return ctx, nowhere(rt, rt.nowhere)
 	}
-	if g.reviewer, err = s.opts.Gate.Reviewer(c, s.mirror.Uses); err != nil {
+	var err error
+	if g.reviewer, err = s.opts.Gate.Reviewer(rt.cluster.Connection(), s.mirror.Uses); err != nil {
 		return ctx, err
 	}
 	if g.caller, err = g.reviewer.Authenticate(ctx, g.credentials); err != nil {
@@ -145,8 +153,7 @@ func (s *Server) identify(ctx context.Context, rt route, g *grant) (context.Cont
 		}
 		return ctx, err
 	}
-	ctx = access.WithCaller(request.WithUser(ctx, g.caller.User()), g.caller)
-	return mirror.WithCluster(ctx, c), nil
+	return access.WithCaller(request.WithUser(ctx, g.caller.User()), g.caller), nil
 }
 
 // nowhere is why there is no cluster to ask about a caller. It does not name
@@ -199,26 +206,23 @@ func (s *Server) known(r *http.Request) bool { return s.opts.Gate == nil || gran
 
 // attributesOf says what a query does as the API server would say it of its own
 // requests, see RequestInfoFactory in k8s.io/apiserver/pkg/endpoints/request.
-func attributesOf(q mirror.Query, p params) access.Attributes {
-	a := access.Attributes{Verb: "list", Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource, Namespace: q.Namespace, Name: q.Name}
-	if q.Name != "" && !p.watch {
-		a.Verb = "get"
-		if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
-			a.Namespace = q.Name
+func attributesOf(q *read.Query) access.Attributes {
+	ask := q.Ask()
+	a := access.Attributes{
+		Verb: string(ask.Verb), Group: ask.Resource.Group, Version: ask.Resource.Version, Resource: ask.Resource.Resource,
+		Namespace: ask.Namespace, Name: ask.Name,
+	}
+	if ask.Verb == read.Get || ask.Legacy {
+		if a.Group == "" && a.Resource == "namespaces" {
+			a.Namespace = a.Name
 		}
 		return a
 	}
-	if p.watch {
-		a.Verb = "watch"
+	if ask.Fields != nil {
+		a.FieldSelector = ask.Fields.String()
 	}
-	if q = named(q); q.Fields != nil {
-		a.FieldSelector = q.Fields.String()
-		if name, ok := q.Fields.RequiresExactMatch("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
-			a.Name = name
-		}
-	}
-	if q.Labels != nil {
-		a.LabelSelector = q.Labels.String()
+	if ask.Labels != nil {
+		a.LabelSelector = ask.Labels.String()
 	}
 	return a
 }

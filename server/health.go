@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tidings-io/tidings/internal/plain"
-	"github.com/tidings-io/tidings/mirror"
 )
 
 // check is one thing that must be well. Its answer is as an API server writes it
@@ -21,18 +20,32 @@ type check struct {
 // serveAlive answers /healthz and /livez: who answers is alive. Those of a cluster
 // say that there is such a cluster.
 func (s *Server) serveAlive(w http.ResponseWriter, r *http.Request, rt route) {
-	if rt.cluster != "" {
-		if _, err := s.mirror.Cluster(rt.cluster); err != nil {
-			failWith(w, err)
-			return
-		}
+	if err := s.isThere(rt); err != nil {
+		failWith(w, err)
+		return
 	}
 	s.writeChecks(w, r, rt, []check{{name: "ping"}})
+}
+
+// isThere is the error of a cluster that is not there. Everybody may ask for its
+// health, so it does not name those that are if callers are authenticated.
+func (s *Server) isThere(rt route) error {
+	switch {
+	case rt.name == "" || rt.nowhere == nil:
+		return nil
+	case s.opts.Gate != nil:
+		return nowhere(rt, rt.nowhere)
+	}
+	return rt.nowhere
 }
 
 // serveReady answers /readyz: whether every resource that was asked for by name
 // is mirrored, in all clusters or in one.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
+	if err := s.isThere(rt); err != nil {
+		failWith(w, err)
+		return
+	}
 	status := s.mirror.Status()
 	checks := []check{{name: "ping"}, {name: "shutdown"}, {name: "clusters"}}
 	if s.draining.Err() != nil {
@@ -45,7 +58,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 		checks = append(checks, check{name: "memory", note: state})
 	}
 	for _, c := range status.Clusters {
-		if rt.cluster != "" && c.Name != rt.cluster {
+		if rt.name != "" && c.Name != rt.name {
 			continue
 		}
 		for _, res := range c.Resources {
@@ -53,7 +66,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 				continue
 			}
 			one := check{name: "mirror/" + c.Name + "/" + res.Name}
-			if rt.cluster != "" {
+			if rt.name != "" {
 				one.name = "mirror/" + res.Name
 			}
 			switch {
@@ -65,10 +78,6 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 			}
 			checks = append(checks, one)
 		}
-	}
-	if rt.cluster != "" && !slices.ContainsFunc(status.Clusters, func(c mirror.ClusterStatus) bool { return c.Name == rt.cluster }) {
-		failWith(w, bad(s.mirror.Clusters(), "there is no cluster %q", rt.cluster))
-		return
 	}
 	s.writeChecks(w, r, rt, checks)
 }

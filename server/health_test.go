@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,8 +30,25 @@ func TestHealthAsAnAPIServerTellsIt(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/clusters/nowhere/healthz", "/clusters/nowhere/readyz"} {
-		if a := r.get(path); a.code < 400 || a.code >= 500 || !strings.Contains(string(a.body), "nowhere") {
+		if a := r.get(path); a.code != http.StatusNotFound || !strings.Contains(string(a.body), "nowhere") || !slices.Equal(a.Exists, []string{"test"}) {
 			t.Errorf("%s: %d %q", path, a.code, a.body)
+		}
+	}
+}
+
+// Where callers are authenticated, the health of a cluster that is not there does
+// not tell anybody which are.
+func TestHealthNamesNoClusters(t *testing.T) {
+	r, _ := guardedDemo(t, options{})
+	for _, page := range []string{"healthz", "livez", "readyz"} {
+		if a := r.get("/clusters/test/" + page); a.code != http.StatusOK {
+			t.Errorf("%s: %d %s", page, a.code, a.body)
+		}
+		for _, header := range [][]string{nil, {"Authorization", "Bearer invented"}, {"Authorization", "Bearer alice-token"}} {
+			a := r.get("/clusters/nowhere/"+page, header...)
+			if a.code != http.StatusNotFound || len(a.Exists) != 0 || strings.Contains(string(a.body), "test") {
+				t.Errorf("%s, %s: %d %s", page, header, a.code, a.body)
+			}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,27 +21,21 @@ import (
 // kubernetesRoots are the first segments of the paths of a Kubernetes API.
 var kubernetesRoots = map[string]bool{"api": true, "apis": true, "openapi": true, "version": true}
 
-// streams are the subresources whose requests last.
-var streams = []string{"attach", "exec", "log", "portforward", "proxy"}
-
 // ofKubernetes makes a request of what is asked of the Kubernetes API of one
-// cluster: with the path that it has there, and the RequestInfo of that.
+// cluster, with the path that it has there, and reads what is asked.
 func ofKubernetes(r *http.Request, rt *route) *http.Request {
 	path, err := url.PathUnescape(rt.path)
 	if err != nil {
 		return r // parsePath has seen that it can be
 	}
-	inner := new(url.URL)
-	*inner = *r.URL
+	out, inner := *r, *r.URL
 	inner.Path, inner.RawPath = path, rt.path
-	out := r.WithContext(kubeapi.WithCluster(r.Context(), rt.cluster))
-	out.URL = inner
-	info, err := kubeapi.RequestInfo(out)
-	if err != nil {
-		return out // the guard refuses it
+	out.URL = &inner
+	if rt.api, err = kubeapi.Parse(&out, rt.cluster); err != nil {
+		return &out // the guard refuses it
 	}
-	rt.watch = info.Verb == "watch" || info.Verb == "proxy" || slices.Contains(streams, info.Subresource)
-	return out.WithContext(request.WithRequestInfo(out.Context(), info))
+	rt.watch = rt.api.Streams()
+	return &out
 }
 
 // newKubernetes makes what answers the Kubernetes API's reads. How many watches
@@ -57,13 +50,13 @@ func (s *Server) newKubernetes() *kubeapi.Handler {
 	if s.passthrough != nil {
 		opts.Else = http.HandlerFunc(s.serveElse)
 	}
-	return kubeapi.New(s.mirror, opts)
+	return kubeapi.New(s.reader, opts)
 }
 
 // serveKubernetes answers what callers ask about themselves, and leaves the
 // rest to those who know the API.
 func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
-	info, _ := request.RequestInfoFrom(r.Context())
+	asked := routeOf(r).api
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
@@ -74,17 +67,16 @@ func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 	}
 	// Who is handed on with credentials of their own is asked about with those.
 	own := s.opts.Gate == nil && s.passthrough != nil && r.Header.Get("Authorization") != ""
-	if access.IsSelfReview(info) && !own {
-		if err := s.serveSelfReview(w, r, info); err != nil && !unheard(r) {
+	switch {
+	case access.IsSelfReview(asked.Info) && !own:
+		if err := s.serveSelfReview(w, r, asked.Info); err != nil && !unheard(r) {
 			s.refuse(w, r, inTime(r, err))
 		}
-		return
-	}
-	if info == nil || !info.IsResourceRequest {
+	case !asked.Info.IsResourceRequest:
 		s.discovery.ServeHTTP(w, r)
-		return
+	default:
+		s.kube.Serve(w, ending, asked)
 	}
-	s.kube.ServeHTTP(w, ending)
 }
 
 // patientKey is of the context of a request that a shutdown does not end.
@@ -93,8 +85,7 @@ type patientKey struct{}
 // serveElse hands on what is not for the mirror to answer. What would go on for
 // ever ends when the server is to end; a write may finish first.
 func (s *Server) serveElse(w http.ResponseWriter, r *http.Request) {
-	info, ok := request.RequestInfoFrom(r.Context())
-	goesOn := !ok || info.Verb == "watch" || slices.Contains(streams, info.Subresource) || r.Header.Get("Upgrade") != ""
+	goesOn := routeOf(r).watch || r.Header.Get("Upgrade") != ""
 	if ctx, ok := r.Context().Value(patientKey{}).(context.Context); ok && !goesOn {
 		r = r.WithContext(ctx)
 	}
@@ -105,31 +96,29 @@ func (s *Server) serveSelfReview(w http.ResponseWriter, r *http.Request, info *r
 	if g := grantOf(r); g.reviewer != nil {
 		return g.reviewer.ServeSelfReview(w, r, info, g.caller)
 	}
-	c, err := s.mirror.Cluster(routeOf(r).cluster)
-	if err != nil {
-		return err
-	}
-	return access.ServeOwnReview(w, r, info, c)
+	return access.ServeOwnReview(w, r, info, routeOf(r).cluster.Connection())
 }
 
-// sameOrigin refuses what a web page of another origin has a browser ask with
-// rights that the page does not have: those of this machine's user, or of a client
-// certificate. Browsers let such a page read no answer, except those over a
-// WebSocket. A token that the page sends is its own, and only that counts: the
-// certificate beside it is left out. Where no token is checked, none helps.
-func (s *Server) sameOrigin(r *http.Request, credentials access.Credentials) (access.Credentials, error) {
+// credentials are what a request says of who makes it. It refuses what a web page of
+// another origin has a browser ask with rights that the page does not have: those of
+// this machine's user, or of a client certificate. Browsers let such a page read no
+// answer, except those over a WebSocket. A token that the page sends is its own, and
+// only that counts: the certificate beside it is left out. Where no token is checked,
+// none helps.
+func (s *Server) credentials(r *http.Request) (access.Credentials, error) {
+	c := access.CredentialsOf(r)
 	origin := r.Header.Get("Origin")
 	if origin == "" || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return credentials, nil
+		return c, nil
 	}
 	from, err := url.Parse(origin)
 	if err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host) {
-		return credentials, nil
+		return c, nil
 	}
-	if explicit, ok := credentials.Explicit(); ok && s.opts.Gate != nil {
+	if explicit, ok := c.Explicit(); ok && s.opts.Gate != nil {
 		return explicit, nil
 	}
-	return credentials, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket only with a bearer token that is checked: start the server with --authentication upstream"))
+	return c, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a page of another origin may open a WebSocket only with a bearer token that is checked: start the server with --authentication upstream"))
 }
 
 // refuse answers with an error, in the way of the API that was asked.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // class is what a request counts as.
@@ -107,11 +106,18 @@ func tooMany(c class, message string) error {
 var errTooLong = errors.New("the request took too long")
 
 // limit bounds how many requests there are and how long those take that are not
-// watches. Whether the server is alive can always be asked.
+// watches. Whether the server is alive can always be asked. Only requests of
+// known callers count.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if routeOf(r).kind == health {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if err := s.meet(r); err != nil {
+			if !unheard(r) {
+				s.refuse(w, r, err)
+			}
 			return
 		}
 		c := classOf(r)
@@ -146,7 +152,7 @@ func listsEverything(r *http.Request) bool {
 			return false
 		}
 	case kubernetes:
-		if info, ok := request.RequestInfoFrom(r.Context()); !ok || info.Verb != "list" {
+		if rt.api == nil || rt.api.Info.Verb != "list" {
 			return false
 		}
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // When memory runs short, the server does less, step by step, rather than die:
@@ -132,17 +133,9 @@ func (m *memory) describe(part float64) string {
 	return fmt.Sprintf("%.0f %% of %d MB are in use", 100*part, m.limit>>20)
 }
 
-type callerOf struct{}
-
-// withCaller notes whom the answer to a request counts against.
-func withCaller(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, callerOf{}, key)
-}
-
 // mayAnswer is [kubeapi.Admit].
 func (s *Server) mayAnswer(ctx context.Context, cost kubeapi.Cost) (leave func(), err error) {
-	caller, _ := ctx.Value(callerOf{}).(string)
-	return s.budget.Admit(ctx, caller, cost)
+	return s.budget.Admit(ctx, read.CallerOf(ctx), cost)
 }
 
 // state is what /readyz says of it: a server that has little memory left is ready

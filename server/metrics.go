@@ -67,13 +67,14 @@ var (
 	watchesDesc     = prometheus.NewDesc("tidings_http_watches", "Watches open.", nil, nil)
 	connectionsDesc = prometheus.NewDesc("tidings_http_connections", "Connections open.", nil, nil)
 	callersDesc     = prometheus.NewDesc("tidings_http_callers", "Callers that have a request or a watch open.", nil, nil)
+	strangersDesc   = prometheus.NewDesc("tidings_http_strangers", "Requests with credentials that are not known: those about which a cluster is asked, and those that wait for that.", []string{"state"}, nil)
 	tooSlowDesc     = prometheus.NewDesc("tidings_kubernetes_watches_too_slow_total", "Watches of the Kubernetes API that have ended because they were read too slowly.", nil, nil)
-	limitedDesc     = prometheus.NewDesc("tidings_http_limited_total", "Requests answered 429: of requests or watches, because of the limit for all or for one caller.", []string{"of", "for"}, nil)
+	limitedDesc     = prometheus.NewDesc("tidings_http_limited_total", "Requests answered 429: of requests or watches, because of the limit for all or for one caller, or of strangers.", []string{"of", "for"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (u underWay) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, watchesDesc, connectionsDesc, callersDesc, tooSlowDesc, limitedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, watchesDesc, connectionsDesc, callersDesc, strangersDesc, tooSlowDesc, limitedDesc} {
 		ch <- d
 	}
 }
@@ -88,6 +89,10 @@ func (u underWay) Collect(ch chan<- prometheus.Metric) {
 	gauge(watchesDesc, all[open])
 	gauge(connectionsDesc, int(u.server.connections.Load()))
 	gauge(callersDesc, callers)
+	inside, waiting, strangers := u.server.strangers.counts()
+	ch <- prometheus.MustNewConstMetric(strangersDesc, prometheus.GaugeValue, float64(inside), "asked")
+	ch <- prometheus.MustNewConstMetric(strangersDesc, prometheus.GaugeValue, float64(waiting), "waiting")
+	ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(strangers), "strangers", "all")
 	ch <- prometheus.MustNewConstMetric(tooSlowDesc, prometheus.CounterValue, float64(u.server.kube.TooSlowWatches()))
 	for _, c := range []class{brief, open} {
 		ch <- prometheus.MustNewConstMetric(limitedDesc, prometheus.CounterValue, float64(refused[c]), c.String(), "all")

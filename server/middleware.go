@@ -55,6 +55,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			}
 		}()
 		out.Header().Set("X-Content-Type-Options", "nosniff")
+		rt.cluster, rt.nowhere = s.mirror.Cluster(rt.name)
 		switch rt.kind {
 		case kubernetes:
 			r = ofKubernetes(r, &rt)

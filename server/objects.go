@@ -7,95 +7,107 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/kubeapi"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // serveObjects answers a get, a list or a watch.
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	var err error
-	switch q, p := grantOf(r).query, grantOf(r).params; {
-	case p.watch:
-		err = s.serveWatch(w, r, q, lastEventID(r, p))
-	case q.Name != "":
-		err = s.serveGet(w, r, q)
+	switch g := grantOf(r); g.query.Ask().Verb {
+	case read.Watch:
+		err = s.serveWatch(w, r, g.query, lastEventID(r, g.params))
+	case read.Get:
+		err = s.serveGet(w, r, g.query)
 	default:
-		err = s.serveList(w, r, q)
+		err = s.serveList(w, r, g.query)
 	}
 	if err != nil && !unheard(r) {
 		failWith(w, inTime(r, err))
 	}
 }
 
-// query makes a query of a request.
-func (s *Server) query(r *http.Request, rt route) (mirror.Query, params, error) {
-	var q mirror.Query
+// query reads what a REST request asks for.
+func query(r *http.Request, rt route) (*read.Query, params, error) {
 	p, err := parseParams(r.URL.RawQuery)
 	if err != nil {
-		return q, p, err
+		return nil, p, err
 	}
+	var resource cluster.Resource
 	if rt.versioned {
-		q.Target, err = s.mirror.ResolveGVR(r.Context(), rt.cluster, schema.GroupVersionResource{Group: rt.group, Version: rt.version, Resource: rt.resource})
+		resource, err = rt.cluster.ResolveGVR(r.Context(), schema.GroupVersionResource{Group: rt.group, Version: rt.version, Resource: rt.resource})
 	} else {
-		q.Target, err = s.mirror.Resolve(r.Context(), rt.cluster, rt.resource)
+		resource, err = rt.cluster.Resolve(r.Context(), rt.resource)
 	}
 	if err != nil {
-		return q, p, err
+		return nil, p, err
 	}
-	q.Namespace, q.Labels, q.Fields = p.namespace, p.labels, p.fields
-	q.Limit, q.Continue, q.Source = p.limit, p.token, p.source
+	ask := read.Ask{
+		Cluster: rt.cluster, Resource: resource.GVR(), Verb: read.List, Namespace: p.namespace,
+		Labels: p.labels, Fields: p.fields, Source: p.source, Limit: p.limit, Continue: p.token,
+	}
 	rest := rt.rest
-	if len(rest) > 0 && q.Resource.Namespaced {
+	if len(rest) > 0 && resource.Namespaced {
 		if p.namespace != "" && p.namespace != rest[0] {
-			return q, p, bad(nil, "the path says namespace %q, the query %q", rest[0], p.namespace)
+			return nil, p, bad(nil, "the path says namespace %.80q, the query %.80q", rest[0], p.namespace)
 		}
-		q.Namespace, rest = rest[0], rest[1:]
+		ask.Namespace, rest = rest[0], rest[1:]
+	}
+	if wrong := validation.IsDNS1123Label(ask.Namespace); ask.Namespace != "" && len(wrong) > 0 {
+		return nil, p, bad(nil, "%.80q cannot be the name of a namespace: %s", ask.Namespace, strings.Join(wrong, "; "))
 	}
 	switch len(rest) {
 	case 1:
-		if wrong := content.IsPathSegmentName(rest[0]); len(wrong) > 0 {
-			return q, p, bad(nil, "%.80q cannot be the name of an object: %s", rest[0], strings.Join(wrong, "; "))
-		}
-		q.Name = rest[0]
+		ask.Verb, ask.Name = read.Get, rest[0]
 	case 2:
-		return q, p, bad(nil, "%s are not namespaced: ask for /{group}/{version}/{resource}/{name}", q.Resource)
+		return nil, p, bad(nil, "%s are not namespaced: ask for /{group}/{version}/{resource}/{name}", resource)
 	}
 	exist := listParams
 	switch {
 	case p.watch:
-		exist = watchParams
-	case q.Name != "":
+		ask.Verb, exist = read.Watch, watchParams
+	case ask.Name != "":
 		exist = getParams
 	}
-	if err := p.fit(r.URL.RawQuery, exist); err != nil || !p.visible {
-		return q, p, err
+	if err := p.fit(r.URL.RawQuery, exist); err != nil {
+		return nil, p, err
 	}
-	return q, p, fitsVisible(q)
+	q, err := read.NewQuery(ask)
+	if err == nil {
+		err = q.BindTo(resource)
+	}
+	if err == nil && p.visible {
+		_, err = q.Within([]string{})
+	}
+	return q, p, err
 }
 
-func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q mirror.Query) error {
-	o, version, err := s.mirror.Get(r.Context(), q)
+func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query) error {
+	o, version, err := s.reader.Get(r.Context(), q, read.Any, 0)
 	if err != nil {
 		return err
 	}
 	l := startAnswer(w)
 	o.LookJSON(func(content []byte) { _, _ = l.Write(content) })
-	l.finish(mirror.ListMeta{ResourceVersion: version})
+	l.finish(read.ListMeta{ResourceVersion: version})
 	return nil
 }
 
-func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Query) error {
+func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query) error {
 	if g := grantOf(r); g.params.visible {
-		var err error
-		if q.Namespaces, _, err = s.visible(r.Context(), g, q); err != nil {
+		namespaces, _, err := s.visible(r.Context(), g, q)
+		if err == nil && namespaces != nil {
+			q, err = q.Within(namespaces)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if q.Limit <= 0 || q.Limit > manyAre {
+	if q.Ask().Limit <= 0 || q.Ask().Limit > manyAre {
 		leave, err := s.mayAnswer(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
 		if err != nil {
 			return err
@@ -109,7 +121,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q mirror.Quer
 			_ = l.WriteByte('[')
 		}
 	}
-	meta, err := s.mirror.List(r.Context(), q, func(o *mirror.Object) error {
+	meta, err := s.reader.List(r.Context(), q, func(o *read.Object) error {
 		if l == nil {
 			begin()
 		} else {
@@ -147,7 +159,7 @@ func startAnswer(w http.ResponseWriter) *answer {
 	return a
 }
 
-func (a *answer) finish(meta mirror.ListMeta) {
+func (a *answer) finish(meta read.ListMeta) {
 	_, _ = a.WriteString(`,"resourceVersion":`)
 	_, _ = a.Write(quoted(meta.ResourceVersion))
 	if meta.Continue != "" {
@@ -166,16 +178,4 @@ func (a *answer) finish(meta mirror.ListMeta) {
 func quoted(s string) []byte {
 	b, _ := json.Marshal(s) // a string always can be
 	return b
-}
-
-// named makes a query for one object one for all of that name, to watch.
-func named(q mirror.Query) mirror.Query {
-	if q.Name != "" {
-		one := fields.OneTermEqualSelector("metadata.name", q.Name)
-		if q.Fields != nil {
-			one = fields.AndSelectors(q.Fields, one)
-		}
-		q.Fields, q.Name = one, ""
-	}
-	return q
 }

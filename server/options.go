@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/read"
 )
 
 // DefaultAddr is where [Server.ListenAndServe] listens if not told otherwise.
@@ -60,12 +61,21 @@ type Options struct {
 	// or, without a Gate, each address but this machine's own. 0 means 100,
 	// and 1,000.
 	MaxRequestsPerCaller, MaxWatchesPerCaller int
+	// MaxStrangers is the number of requests at once that wait for a cluster's
+	// word on credentials that it has not accepted lately; they are not among
+	// MaxRequests. More wait, for StrangerTimeout at most, and are answered 429
+	// then. 0 means 32, and 5 seconds.
+	MaxStrangers    int
+	StrangerTimeout time.Duration
+	// MaxStrangersPerAddress is the same for each address, this machine's own
+	// too. 0 means half of MaxStrangers.
+	MaxStrangersPerAddress int
 	// MemoryLimit is how many bytes the server may use: when little is left, it
 	// folds what waits for slow watches early, then refuses new watches, then
 	// lists of everything, with 429. A quarter of it is for the answers that are
-	// being made; those that do not fit wait a moment and then get 429. 0 means what the runtime has been told, by
-	// GOMEMLIMIT or debug.SetMemoryLimit, and nothing of all that if it has not,
-	// but 1 GiB for answers.
+	// being made; those that do not fit wait a moment and then get 429. 0 means what
+	// the runtime has been told, by GOMEMLIMIT or debug.SetMemoryLimit, and nothing
+	// of all that if it has not, but 1 GiB for answers.
 	MemoryLimit int64
 	// MaxVisible is the number of namespaces that are looked through for a
 	// caller who asks for what is visible. 0 means 1,000.
@@ -74,6 +84,8 @@ type Options struct {
 	// mirrored resources to the cluster, under the credentials of who makes
 	// them and never the mirror's. They are refused otherwise.
 	Passthrough bool
+	// Reads are options of how the mirror is read: of the pages of lists.
+	Reads read.Options
 	// Kubernetes are options of the Kubernetes API. Its Else, Admit and
 	// Logger are the server's to set.
 	Kubernetes kubeapi.Options
@@ -94,6 +106,7 @@ func (o Options) withDefaults() Options {
 	def(&o.RequestTimeout, time.Minute)
 	def(&o.HeaderTimeout, 10*time.Second)
 	def(&o.IdleTimeout, 2*time.Minute)
+	def(&o.StrangerTimeout, 5*time.Second)
 	number := func(n *int, otherwise int) {
 		if *n <= 0 {
 			*n = otherwise
@@ -105,6 +118,8 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxWatches, 10_000)
 	number(&o.MaxRequestsPerCaller, 100)
 	number(&o.MaxWatchesPerCaller, 1_000)
+	number(&o.MaxStrangers, 32)
+	number(&o.MaxStrangersPerAddress, max(1, o.MaxStrangers/2))
 	number(&o.MaxVisible, 1_000)
 	if o.Logger == nil {
 		o.Logger = slog.Default()

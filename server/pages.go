@@ -89,13 +89,14 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"data": list})
 }
 
-func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request, name string) {
+func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
+	c := routeOf(r).cluster
 	status := s.mirror.Status()
-	i := slices.IndexFunc(status.Clusters, func(c mirror.ClusterStatus) bool { return c.Name == name })
-	resources, err := s.mirror.Resources(r.Context(), name)
+	i := slices.IndexFunc(status.Clusters, func(s mirror.ClusterStatus) bool { return s.Name == c.Name() })
+	resources, err := c.Resources(r.Context())
 	if i < 0 {
 		if err == nil {
-			err = bad(s.mirror.Clusters(), "there is no cluster %q", name)
+			err = bad(s.mirror.Clusters(), "there is no cluster %q", c.Name())
 		}
 		failWith(w, err)
 		return

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // params is what a query string asks for.
@@ -21,7 +21,7 @@ type params struct {
 	fields    fields.Selector
 	limit     int64
 	token     string
-	source    mirror.Source
+	source    read.Source
 	watch     bool
 	since     string
 	visible   bool
@@ -37,7 +37,7 @@ var (
 // parseParams reads a query string. Parameters that do not exist are an error:
 // a misspelt selector must not show everything.
 func parseParams(raw string) (params, error) {
-	p := params{source: mirror.Cache}
+	p := params{source: read.Cache}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return p, bad(nil, "the query string cannot be read: %v", err)
@@ -106,10 +106,10 @@ func (p *params) set(name, value string) error {
 	case "continue":
 		p.token = value
 	case "source":
-		switch p.source = mirror.Source(value); p.source {
-		case mirror.Cache, mirror.Live:
+		switch p.source = read.Source(value); p.source {
+		case read.Cache, read.Live:
 		default:
-			return bad([]string{string(mirror.Cache), string(mirror.Live)}, "there is no source %.80q: it is cache or live", value)
+			return bad([]string{string(read.Cache), string(read.Live)}, "there is no source %.80q: it is cache or live", value)
 		}
 	case "watch":
 		p.watch, err = yes(name, value)

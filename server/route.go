@@ -5,14 +5,23 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/tidings-io/tidings/kubeapi"
+	"github.com/tidings-io/tidings/mirror"
 )
 
 // route is what a path means.
 type route struct {
 	pattern string // the same for all paths of the route
 	kind    kind
-	cluster string // "" means the default one
+	name    string // of the cluster; "" means the default one
 	path    string // for kubernetes: what is left of it, escaped
+
+	// cluster is what the name means, looked up once for a request; or nowhere is why
+	// there is none.
+	cluster *mirror.Cluster
+	nowhere error
+	api     *kubeapi.Request // for kubernetes: what is asked; nil if the path means nothing
 
 	// For objects. A resource is named alone, or with its group and version.
 	resource       string
@@ -70,7 +79,7 @@ func parsePath(escaped string) (route, *problem) {
 	}
 	var rt route
 	if segments[0] == "clusters" {
-		rt.pattern, rt.cluster = "/clusters/{cluster}", segments[1]
+		rt.pattern, rt.name = "/clusters/{cluster}", segments[1]
 		if segments = segments[2:]; len(segments) == 0 {
 			rt.kind = clusterOne
 			return rt, nil
@@ -88,7 +97,7 @@ func parsePath(escaped string) (route, *problem) {
 		rt.kind = kubernetes
 		rt.pattern += "/" + segments[0]
 		rt.path = escaped
-		if rt.cluster != "" {
+		if rt.name != "" {
 			_, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
 			rt.path = "/" + rest
 		}
@@ -171,7 +180,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case clusterList:
 		s.serveClusters(w, r)
 	case clusterOne:
-		s.serveCluster(w, r, rt.cluster)
+		s.serveCluster(w, r)
 	case objects:
 		if rt.watch {
 			s.serveObjects(w, r) // uncompressed, so that each event arrives when it is sent

@@ -20,12 +20,14 @@ import (
 	"github.com/tidings-io/tidings/kubeapi/discovery"
 	"github.com/tidings-io/tidings/kubeapi/passthrough"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // Server answers HTTP requests from a mirror. Make one with [New], and run it
 // once with [Server.Serve].
 type Server struct {
 	mirror      *mirror.Mirror
+	reader      *read.Reader
 	opts        Options
 	log         *slog.Logger
 	metrics     *metrics
@@ -36,6 +38,7 @@ type Server struct {
 	passthrough *passthrough.Handler // nil: refuse
 
 	limits      *limiter
+	strangers   *strangers
 	memory      *memory
 	budget      *budget.Budget
 	connections atomic.Int64
@@ -50,11 +53,12 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	if m == nil {
 		return nil, errors.New("server: there is no mirror to serve from")
 	}
-	s := &Server{mirror: m, opts: opts.withDefaults()}
+	s := &Server{mirror: m, reader: read.New(opts.Reads), opts: opts.withDefaults()}
 	s.log = s.opts.Logger
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
 	s.limits = newLimiter(s.opts)
+	s.strangers = newStrangers(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
 	s.budget = budget.New(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {

@@ -3,36 +3,27 @@ package server
 import (
 	"context"
 	"net/http"
-	"slices"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/kubeapi/discovery"
 	"github.com/tidings-io/tidings/kubeapi/passthrough"
-	"github.com/tidings-io/tidings/mirror"
 )
 
-// clusterOf is the cluster that a request of the Kubernetes API is about.
-func (s *Server) clusterOf(ctx context.Context) (*cluster.Cluster, error) {
-	c, err := s.mirror.Cluster(kubeapi.ClusterFrom(ctx))
-	switch mirror.ReasonOf(err) {
-	case mirror.UnknownCluster:
-		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: err.Error()}}
-	case mirror.ClusterNeeded:
-		return nil, apierrors.NewBadRequest(err.Error())
+// clusterOf is the cluster that a request is about.
+func clusterOf(ctx context.Context) (*cluster.Cluster, error) {
+	rt := ctx.Value(routeKey{}).(route)
+	if rt.nowhere != nil {
+		return nil, rt.nowhere
 	}
-	return c, err
+	return rt.cluster.Connection(), nil
 }
 
 // newDiscovery makes what answers what the Kubernetes API says of itself. Nothing
 // is left out of it if the rest is handed on.
 func (s *Server) newDiscovery() *discovery.Handler {
-	return discovery.New(discovery.Options{Cluster: s.clusterOf, Everything: s.opts.Passthrough, Logger: s.log})
+	return discovery.New(discovery.Options{Cluster: clusterOf, Everything: s.opts.Passthrough, Logger: s.log})
 }
 
 // newPassthrough makes what hands on requests that are not for the mirror. It
@@ -41,7 +32,7 @@ func (s *Server) newPassthrough() *passthrough.Handler {
 	if !s.opts.Passthrough {
 		return nil
 	}
-	return passthrough.New(passthrough.Options{Cluster: s.clusterOf, Logger: s.log, Credit: s.credit, Wrote: func(c *cluster.Cluster) {
+	return passthrough.New(passthrough.Options{Cluster: clusterOf, Logger: s.log, Credit: s.credit, Wrote: func(c *cluster.Cluster) {
 		c.Invalidate()
 		s.discovery.Invalidate()
 	}})
@@ -51,12 +42,11 @@ func (s *Server) newPassthrough() *passthrough.Handler {
 // read of whole objects, and no review of the caller. What it says is never
 // served from here, so nobody needs to be asked about it first: a right that has
 // just been given counts at once, and an answer is not asked for twice.
-func (s *Server) handsOn(r *http.Request, info *request.RequestInfo) bool {
-	if s.passthrough == nil || !info.IsResourceRequest || access.IsSelfReview(info) {
+func (s *Server) handsOn(asked *kubeapi.Request) bool {
+	if s.passthrough == nil || !asked.Info.IsResourceRequest || access.IsSelfReview(asked.Info) {
 		return false
 	}
-	read := r.Method == http.MethodGet && slices.Contains([]string{"get", "list", "watch"}, info.Verb)
-	return !read || info.Subresource != ""
+	return !asked.Reads()
 }
 
 // credit gives a request that is handed on the credentials of who made it. Those

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -13,25 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidings-io/tidings/access"
-	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
-
-// fitsVisible says whether visible=true has a meaning for a query.
-func fitsVisible(q mirror.Query) error {
-	switch {
-	case !q.Resource.Namespaced:
-		return bad(nil, "visible=true is about namespaces, and %s have none", q.Resource)
-	case q.Namespace != "":
-		return bad(nil, "visible=true is about all namespaces: leave it out where one is named")
-	case q.Source == mirror.Live:
-		return bad(nil, "visible=true is answered from the cache: leave out source=live")
-	}
-	return nil
-}
 
 // visible finds the namespaces that a query may be about, of those that hold
 // anything: nil means all. It also says until when that is known.
-func (s *Server) visible(ctx context.Context, g *grant, q mirror.Query) ([]string, time.Time, error) {
+func (s *Server) visible(ctx context.Context, g *grant, q *read.Query) ([]string, time.Time, error) {
 	if s.opts.Gate == nil {
 		return nil, time.Now().Add(time.Hour), nil
 	}
@@ -42,12 +28,12 @@ func (s *Server) visible(ctx context.Context, g *grant, q mirror.Query) ([]strin
 	if !apierrors.IsForbidden(err) {
 		return nil, until, err
 	}
-	held, more, err := s.mirror.Namespaces(ctx, q, s.opts.MaxVisible)
+	held, more, err := s.reader.Namespaces(ctx, q, s.opts.MaxVisible)
 	if err != nil {
 		return nil, until, err
 	}
 	if more {
-		return nil, until, bad(nil, "%s are in more than %d namespaces, which is as many as are looked through for one caller: ask for a namespace that you may read", q.Resource, s.opts.MaxVisible)
+		return nil, until, bad(nil, "%s are in more than %d namespaces, which is as many as are looked through for one caller: ask for a namespace that you may read", q.Resource(), s.opts.MaxVisible)
 	}
 	return g.reviewer.Among(ctx, g.caller, g.done, held)
 }
@@ -61,7 +47,7 @@ var errOthers = errors.New("other namespaces may be seen now")
 //
 // A position is of use as long as the namespaces are those that it was told
 // with; which those were is a part of it.
-func (s *Server) watchVisible(ctx context.Context, g *grant, q mirror.Query, since string) (iter.Seq2[mirror.Event, error], error) {
+func (s *Server) watchVisible(ctx context.Context, g *grant, q *read.Query, since string) (read.Events, error) {
 	namespaces, _, err := s.visible(ctx, g, q)
 	if err != nil {
 		return nil, err
@@ -70,11 +56,16 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q mirror.Query, sin
 	if since != "" && since != "0" && (!tagged || of != tag(namespaces)) {
 		since = "0"
 	}
-	round := func(namespaces []string, since string) (iter.Seq2[mirror.Event, error], context.Context, context.CancelFunc, error) {
-		q := q
-		q.Namespaces = namespaces
-		held, stop := s.holdVisible(ctx, g, q)
-		events, err := s.mirror.Watch(held, q, since)
+	round := func(namespaces []string, since string) (read.Events, context.Context, context.CancelFunc, error) {
+		within := q
+		if namespaces != nil {
+			var err error
+			if within, err = q.Within(namespaces); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		held, stop := s.holdVisible(ctx, g, q, namespaces)
+		events, err := s.reader.Watch(held, within, since)
 		if err != nil {
 			stop()
 		}
@@ -84,14 +75,14 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q mirror.Query, sin
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(mirror.Event, error) bool) {
+	return func(yield func(read.Event, error) bool) {
 		for {
 			ended := relay(events, "~"+tag(namespaces), yield)
 			others := errors.Is(context.Cause(held), errOthers)
 			stop()
 			if ended || !others || ctx.Err() != nil {
 				if !ended && access.IsLost(held) {
-					yield(mirror.Event{}, context.Cause(held))
+					yield(read.Event{}, context.Cause(held))
 				}
 				return
 			}
@@ -100,7 +91,7 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q mirror.Query, sin
 			}
 			if err != nil {
 				if ctx.Err() == nil {
-					yield(mirror.Event{}, err)
+					yield(read.Event{}, err)
 				}
 				return
 			}
@@ -108,14 +99,12 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q mirror.Query, sin
 	}, nil
 }
 
-// holdVisible ends the context when the namespaces of a query are not those any
-// more that the caller may see.
-func (s *Server) holdVisible(ctx context.Context, g *grant, q mirror.Query) (context.Context, context.CancelFunc) {
+// holdVisible ends the context when the namespaces that the caller may see are not
+// those any more that they are now.
+func (s *Server) holdVisible(ctx context.Context, g *grant, q *read.Query, now []string) (context.Context, context.CancelFunc) {
 	if s.opts.Gate == nil {
 		return context.WithCancel(ctx)
 	}
-	now := q.Namespaces
-	q.Namespaces = nil
 	return g.reviewer.Hold(ctx, func(ctx context.Context) (time.Time, error) {
 		known, err := g.reviewer.Recognize(ctx, g.credentials, g.caller)
 		if err != nil {
@@ -137,7 +126,7 @@ func (s *Server) holdVisible(ctx context.Context, g *grant, q mirror.Query) (con
 
 // relay tells events with a mark on their positions. It returns true when the
 // loop is to end: it was left, or the error is one to tell.
-func relay(events iter.Seq2[mirror.Event, error], mark string, yield func(mirror.Event, error) bool) (ended bool) {
+func relay(events read.Events, mark string, yield func(read.Event, error) bool) (ended bool) {
 	for e, err := range events {
 		if err != nil {
 			yield(e, err)

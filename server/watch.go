@@ -5,27 +5,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/tidings-io/tidings/access"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 )
 
 // serveWatch answers with server-sent events. An error is returned only before
 // anything was sent.
-func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q mirror.Query, since string) error {
+func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q *read.Query, since string) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(errShutdown) })()
-	var events iter.Seq2[mirror.Event, error]
+	var events read.Events
 	var err error
 	if g := grantOf(r); g.params.visible {
-		events, err = s.watchVisible(ctx, g, named(q), since)
+		events, err = s.watchVisible(ctx, g, q, since)
 	} else {
-		events, err = s.mirror.Watch(ctx, named(q), since)
+		events, err = s.reader.Watch(ctx, q, since)
 	}
 	if err != nil {
 		return err
@@ -91,13 +91,13 @@ const (
 
 // event adds an event, if it is one to tell. It returns false when the client
 // is gone.
-func (s *stream) event(e mirror.Event) bool {
+func (s *stream) event(e read.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.Position != "" {
 		s.at = e.Position
 	}
-	if e.Type == mirror.Bookmark {
+	if e.Type == read.Bookmark {
 		// Told with the next event or instead of silence; except that a
 		// client who is about to be told a part should know that it is one.
 		if e.Position == "0" {

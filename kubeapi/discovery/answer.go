@@ -20,8 +20,9 @@ type answer struct {
 	status int
 	header http.Header // what of it is handed on
 	packed []byte      // the body, compressed
-	size   int         // of the body
+	size   int         // of the body; less than 0: it is not known
 	etag   string      // the cluster's, to ask whether it has changed
+	hash   string      // of the question
 	said   time.Time
 	stale  bool // as it is handed out
 	*state
@@ -100,14 +101,15 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if !strings.Contains(h.Get("Vary"), "Accept-Encoding") {
+	if a.status == http.StatusOK && !strings.Contains(strings.Join(h.Values("Vary"), ","), "Accept-Encoding") {
 		h.Add("Vary", "Accept-Encoding")
 	}
-	compressed := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-	if compressed {
+	compressed := a.status == http.StatusOK && r.Method != http.MethodHead && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	switch {
+	case compressed:
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Content-Length", strconv.Itoa(len(a.packed)))
-	} else {
+	case a.size >= 0:
 		h.Set("Content-Length", strconv.Itoa(a.size))
 	}
 	w.WriteHeader(a.status)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,15 +18,15 @@ var errDown = errors.New("the cluster does not answer")
 
 // fetch asks the cluster. If it says that old still holds, that is the answer.
 func (h *Handler) fetch(ctx context.Context, q question, old *answer) (*answer, error) {
-	target := q.cluster.BaseURL().JoinPath(q.path)
-	target.RawQuery = q.query
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	target, err := q.url()
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the path %q cannot be asked for: %v", q.path, err))
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, target.String(), nil)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the path %q cannot be asked for", q.path))
 	}
-	if q.accept != "" {
-		req.Header.Set("Accept", q.accept)
-	}
+	req.Header.Set("Accept", q.accept)
 	if old != nil && old.etag != "" {
 		req.Header.Set("If-None-Match", old.etag)
 	}
@@ -39,7 +38,10 @@ func (h *Handler) fetch(ctx context.Context, q question, old *answer) (*answer, 
 		return nil, h.down(q, err, 0)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, largest+1))
+	if err == nil && len(body) > largest {
+		err = fmt.Errorf("the answer has more than %d bytes", largest)
+	}
 	if err != nil {
 		return nil, h.down(q, err, 0)
 	}
@@ -51,7 +53,11 @@ func (h *Handler) fetch(ctx context.Context, q question, old *answer) (*answer, 
 		return nil, h.down(q, fmt.Errorf("%s: %.200s", resp.Status, body), time.Duration(seconds)*time.Second)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return nil, unavailable(fmt.Sprintf("the mirror itself may not read %s of cluster %s: %s", q.path, q.cluster.Name(), resp.Status), 0)
-	case code != http.StatusOK || h.opts.Everything || !strings.HasPrefix(q.path, "/api"):
+	case q.method == http.MethodHead:
+		out := newAnswer(code, resp.Header, nil)
+		out.size = int(resp.ContentLength)
+		return out, nil
+	case code != http.StatusOK || h.opts.Everything || q.parts[0] != "api" && q.parts[0] != "apis":
 		return newAnswer(code, resp.Header, body), nil
 	}
 	return reduced(resp.Header, body)

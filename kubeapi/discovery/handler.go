@@ -1,18 +1,18 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/lru"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/kubeapi/internal/reply"
@@ -25,11 +25,11 @@ const (
 	// from before, and most how long an answer may take at all.
 	patience = 2 * time.Second
 	most     = 30 * time.Second
-	// kept is the number of answers that are kept, each compressed. A cluster
-	// has some hundred, if clients ask for all of its schemas.
-	kept = 2048
-	// longest is how long an Accept header may be for its answer to be kept.
-	longest = 512
+	// largest is the size of an answer.
+	largest = 128 << 20
+	// unknown is how many questions a time are sent to which there is no answer
+	// from before.
+	unknown = 16
 )
 
 // Options of a [Handler].
@@ -40,6 +40,10 @@ type Options struct {
 	// Everything says that what the mirror cannot do is done by the cluster
 	// itself, so that discovery need not leave it out.
 	Everything bool
+	// CacheBytes is how many bytes of answers are kept, compressed, of all
+	// clusters. 0 means 64 MiB; all that a cluster says of itself takes some
+	// five.
+	CacheBytes int64
 	// Logger gets what goes wrong. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -49,40 +53,33 @@ type Options struct {
 type Handler struct {
 	opts    Options
 	log     *slog.Logger
-	answers *lru.Cache // question to *answer
+	answers *otter.Cache[key, *answer]
+	places  chan struct{} // of questions without an answer from before
 	flights singleflight.Group
 	changed instant // when something was known to
 }
 
 // New returns a Handler. It asks nothing yet.
 func New(opts Options) *Handler {
-	h := &Handler{opts: opts, log: opts.Logger, answers: lru.New(kept)}
+	h := &Handler{opts: opts, log: opts.Logger, places: make(chan struct{}, unknown)}
+	h.answers = otter.Must(&otter.Options[key, *answer]{
+		MaximumWeight: uint64(cmp.Or(max(opts.CacheBytes, 0), 64<<20)),
+		Weigher:       func(k key, a *answer) uint32 { return uint32(len(a.packed) + len(k.path) + len(k.accept) + overhead) },
+		Executor:      func(evict func()) { evict() },
+	})
 	if h.log == nil {
 		h.log = slog.Default()
 	}
 	return h
 }
 
-// question is what an answer is an answer to.
-type question struct {
-	cluster             *cluster.Cluster
-	path, query, accept string
-}
+// overhead is what an answer takes beside its bytes, by and large.
+const overhead = 2048
 
 // Answers says whether a path is one that a [Handler] answers.
 func Answers(path string) bool {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch parts[0] {
-	case "api":
-		return len(parts) <= 2
-	case "apis":
-		return len(parts) <= 3
-	case "openapi":
-		return len(parts) == 2 && parts[1] == "v2" || len(parts) >= 2 && parts[1] == "v3"
-	case "version":
-		return len(parts) == 1
-	}
-	return false
+	_, _, ok := partsOf(path)
+	return ok
 }
 
 // ServeHTTP implements [http.Handler].
@@ -101,10 +98,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
-	q := question{cluster: c, path: r.URL.Path, accept: strings.Join(r.Header["Accept"], ",")}
-	if hash := r.URL.Query().Get("hash"); hash != "" && strings.HasPrefix(q.path, "/openapi/v3/") {
-		q.query = "hash=" + hash
-	}
+	q, _ := questionOf(c, r)
 	a, err := h.answer(r.Context(), q)
 	if err != nil {
 		if r.Context().Err() == nil {
@@ -122,14 +116,14 @@ func (h *Handler) Invalidate() { h.changed.store(time.Now()) }
 // answer finds an answer that is fresh, or else the best there is.
 func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 	var old *answer
-	if found, ok := h.answers.Get(q); ok {
-		old = found.(*answer)
+	if found, ok := h.answers.GetIfPresent(q.key); ok && !q.once && found.hash == q.hash {
+		old = found
 		if checked := old.checked.load(); checked.After(h.changed.load()) && time.Since(checked) < believed {
 			return old.asItIs(), nil
 		}
 	}
 	// Whoever asks first may leave; the answer is for all who ask.
-	flight := h.flights.DoChan(fmt.Sprintf("%p %q %q %q", q.cluster, q.path, q.query, q.accept), func() (any, error) {
+	flight := h.flights.DoChan(fmt.Sprintf("%p %s %q %t %q %q", q.cluster, q.method, q.path, q.slash, q.hash, q.accept), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 		defer cancel()
 		return h.renew(ctx, q, old)
@@ -159,6 +153,14 @@ func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 
 // renew asks the cluster, and keeps what it says.
 func (h *Handler) renew(ctx context.Context, q question, old *answer) (*answer, error) {
+	if old == nil {
+		select {
+		case h.places <- struct{}{}:
+			defer func() { <-h.places }()
+		case <-ctx.Done():
+			return nil, apierrors.NewTooManyRequests("too many questions of what a cluster serves are under way", 1)
+		}
+	}
 	a, err := h.fetch(ctx, q, old)
 	if err != nil {
 		if old != nil {
@@ -167,10 +169,13 @@ func (h *Handler) renew(ctx context.Context, q question, old *answer) (*answer, 
 		}
 		return nil, err
 	}
-	if a.status == http.StatusOK && len(q.accept) <= longest {
-		h.answers.Add(q, a)
-	} else {
-		h.answers.Remove(q)
+	switch {
+	case q.once:
+	case a.status == http.StatusOK:
+		a.hash = q.hash
+		h.answers.Set(q.key, a)
+	case old != nil:
+		h.answers.Invalidate(q.key)
 	}
 	return a, nil
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,10 +233,115 @@ func TestOnlyTheMirrorsCredentialsAndNothingOfTheCallers(t *testing.T) {
 	}
 }
 
+// What a caller can spell in many ways is asked and kept once, and what it can
+// invent is not kept.
+func TestCallersCannotMakeTheCacheGrow(t *testing.T) {
+	f := newFake(t, says(`one`, `"1"`))
+	h := f.handler(true)
+	asked := func(do func()) int32 {
+		before := f.asked.Load()
+		do()
+		return f.asked.Load() - before
+	}
+	if n := asked(func() {
+		for i := range 400 {
+			get(h, "/apis", "Accept", fmt.Sprintf("text/x-%d, application/json;q=0.%d, */*;q=0.1", i, 200+i))
+		}
+		get(h, "/apis")
+		get(h, "/apis", "Accept", "*/*")
+	}); n != 1 {
+		t.Errorf("%d questions about 402 spellings of one representation", n)
+	}
+	for what, ask := range map[string]func(i int){
+		"parameters": func(i int) { get(h, "/apis", "Accept", fmt.Sprintf("application/json;x=%d", i)) },
+		"types":      func(i int) { get(h, "/apis", "Accept", fmt.Sprintf("text/x-%d", i)) },
+		"forms":      func(i int) { get(h, "/apis", "Accept", fmt.Sprintf("application/json;g=a;v=v%d;as=b", i)) },
+		"hashes":     func(i int) { get(h, fmt.Sprintf("/openapi/v3/apis/apps/v1?hash=%d", i)) },
+	} {
+		if n := asked(func() {
+			for range 2 {
+				for i := range 10 {
+					ask(i)
+				}
+			}
+		}); n != 20 {
+			t.Errorf("%s: 20 questions, of which %d were asked", what, n)
+		}
+	}
+	if n := asked(func() {
+		for range 10 {
+			get(h, "/openapi/v3/apis/apps/v1?hash=now")
+		}
+	}); n != 1 {
+		t.Errorf("%d questions for a schema by its hash", n)
+	}
+}
+
+func TestCacheIsBoundedInBytes(t *testing.T) {
+	noise := make([]byte, 10<<10)
+	_, _ = rand.Read(noise)
+	f := newFake(t, says(string(noise), `"1"`))
+	h := discovery.New(discovery.Options{Cluster: func(context.Context) (*cluster.Cluster, error) { return f.connection, nil }, CacheBytes: 100 << 10})
+	all := func() {
+		for i := range 50 {
+			get(h, fmt.Sprintf("/openapi/v3/x%d", i))
+		}
+	}
+	all()
+	if f.asked.Load() != 50 {
+		t.Fatal(f.asked.Load())
+	}
+	all()
+	if again := f.asked.Load() - 50; again < 40 || again == 50 {
+		t.Errorf("of 50 answers of 10 kB, %d are not kept in 100 kB", again)
+	}
+}
+
+// A caller that invents names keeps the cluster busy with few questions at a time,
+// and what is known waits for none of them.
+func TestInventedNames(t *testing.T) {
+	var under, most atomic.Int32
+	release := make(chan struct{})
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/invented") {
+			if n := under.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer under.Add(-1)
+			<-release
+			http.NotFound(w, r)
+			return
+		}
+		says(`one`, `"1"`)(w, r)
+	})
+	h := f.handler(true)
+	get(h, "/apis")
+	var flood sync.WaitGroup
+	for i := range 100 {
+		flood.Go(func() {
+			if w := get(h, fmt.Sprintf("/apis/invented-%d", i)); w.Code != http.StatusNotFound || w.Header().Get("Vary") != "" {
+				t.Errorf("%d %v", w.Code, w.Header())
+			}
+		})
+	}
+	for under.Load() < 16 {
+		runtime.Gosched()
+	}
+	h.Invalidate()
+	if w := get(h, "/apis"); w.Code != http.StatusOK || w.Header().Get("Warning") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	close(release)
+	flood.Wait()
+	if most.Load() > 16 {
+		t.Errorf("%d questions at once", most.Load())
+	}
+}
+
 func TestWhatIsNotDiscovery(t *testing.T) {
 	f := newFake(t, says("{}", `"1"`))
 	h := f.handler(true)
-	for _, path := range []string{"/", "/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/openapi", "/openapi/v4", "/versions", "/version/x"} {
+	for _, path := range []string{"/", "/api/v1/pods", "/apis/apps/v1/deployments", "/metrics", "/openapi", "/openapi/v4", "/versions", "/version/x", "/apis//v1", "/apis/../v1", "/api/.", "/openapi/v3/a/b/c/d/e/f/g"} {
 		if w := get(h, path); w.Code != http.StatusNotFound || discovery.Answers(path) {
 			t.Errorf("%s: %d", path, w.Code)
 		}

@@ -2,7 +2,9 @@ package discovery_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -56,8 +58,9 @@ func TestEverythingIsUpstreams(t *testing.T) {
 	}
 	defer client.CloseIdleConnections()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	method := http.MethodGet
 	ask := func(base, path string, headers map[string]string) (*http.Response, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +85,11 @@ func TestEverythingIsUpstreams(t *testing.T) {
 			if got.StatusCode != want.StatusCode || gotBody != wantBody {
 				t.Errorf("%s %v: %s and %d bytes, want %s and %d", path, headers, got.Status, len(gotBody), want.Status, len(wantBody))
 			}
-			for _, name := range []string{"Content-Type", "Etag"} {
+			names := []string{"Content-Type", "Etag", "Cache-Control"}
+			if want.StatusCode != http.StatusOK {
+				names = append(names, "Vary")
+			}
+			for _, name := range names {
 				if got.Header.Get(name) != want.Header.Get(name) {
 					t.Errorf("%s %v: %s %q, want %q", path, headers, name, got.Header.Get(name), want.Header.Get(name))
 				}
@@ -113,6 +120,37 @@ func TestEverythingIsUpstreams(t *testing.T) {
 				headers["Accept"] = accept
 			}
 			compare(path, headers)
+		}
+	}
+	// However the same is spelt, and whatever is refused.
+	rnd := rand.New(rand.NewPCG(1, 2))
+	clauses := []string{
+		"application/json", "application/json", "*/*", "application/*", "text/html", "application/yaml", "application/vnd.kubernetes.protobuf", "application/xml", "application/cbor", "APPLICATION/JSON", "json", "",
+		aggregated, beta, protobuf, aggregated + ";profile=nopeer", "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "application/json;v=v1;g=meta.k8s.io;as=Table", "application/json;pretty=1", "application/json; charset=utf-8",
+		"*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+		"application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+	}
+	for i := range 24 {
+		var accept []string
+		for range 1 + rnd.IntN(4) {
+			clause := clauses[rnd.IntN(len(clauses))]
+			if rnd.IntN(3) == 0 {
+				clause += fmt.Sprintf(";q=0.%d", rnd.IntN(10))
+			}
+			accept = append(accept, clause)
+		}
+		paths := []string{"/api", "/apis", "/apis/apps", "/api/v1", "/version"}
+		if i%8 == 0 { // which is long
+			paths = append(paths, "/openapi/v2", "/openapi/v3/apis/apps/v1")
+		}
+		for _, path := range paths {
+			compare(path, map[string]string{"Accept": strings.Join(accept, ",")})
+		}
+	}
+	method = http.MethodHead
+	for _, path := range []string{"/api", "/apis", "/api/v1", "/api/v9", "/apis/apps", "/apis/apps/v1", "/apis/nothing", "/apis/nothing/v1", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openapi/v3/apis/apps/v1", "/version"} {
+		for _, accept := range []string{"application/json", "text/html"} {
+			compare(path, map[string]string{"Accept": accept})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -82,6 +84,11 @@ func Serve(ctx context.Context, binary, address, log string, environment []strin
 	}
 	defer out.Close()
 	p := &Process{URL: "http://" + address, log: log, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{}}}
+	if slices.Contains(flags, "--authentication") {
+		// With a certificate that it makes when it starts.
+		p.URL = "https://" + address
+		p.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	}
 	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", address}, flags...)...)
 	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out

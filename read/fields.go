@@ -1,0 +1,183 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/mirror"
+)
+
+// selectable says how to read the value of a field that objects can be selected
+// by.
+type selectable func(*Object) string
+
+func fieldName(o *Object) string      { return o.GetName() }
+func fieldNamespace(o *Object) string { return o.GetNamespace() }
+
+// field reads the first of some paths that has a value.
+func field(paths ...string) selectable {
+	return func(o *Object) string {
+		for _, p := range paths {
+			if v := gjson.GetBytes(o.JSON(), p); v.String() != "" {
+				return v.String()
+			}
+		}
+		return ""
+	}
+}
+
+// or reads a field that is left out where it has its default.
+func or(path, otherwise string) selectable {
+	return func(o *Object) string {
+		if v := gjson.GetBytes(o.JSON(), path); v.Exists() && v.Type != gjson.Null {
+			return v.String()
+		}
+		return otherwise
+	}
+}
+
+// selectables are the fields that the built-in kinds can be selected by beside
+// their names, as kube-apiserver defines them: the conversion.go of each API
+// group says which there are, ToSelectableFields of each strategy.go how their
+// values come about. Everything else has metadata.name and metadata.namespace.
+var selectables = map[schema.GroupKind]map[string]selectable{
+	{Kind: "Pod"}: {
+		"spec.nodeName":            field("spec.nodeName"),
+		"spec.host":                field("spec.nodeName"), // what very old clients say
+		"spec.restartPolicy":       field("spec.restartPolicy"),
+		"spec.schedulerName":       field("spec.schedulerName"),
+		"spec.serviceAccountName":  field("spec.serviceAccountName"),
+		"spec.hostNetwork":         or("spec.hostNetwork", "false"),
+		"status.phase":             field("status.phase"),
+		"status.podIP":             field("status.podIPs.0.ip"),
+		"status.podIPs":            field(), // accepted, and without a value upstream
+		"status.nominatedNodeName": field("status.nominatedNodeName"),
+	},
+	{Kind: "Node"}:                  {"spec.unschedulable": or("spec.unschedulable", "false")},
+	{Kind: "Namespace"}:             {"status.phase": field("status.phase")},
+	{Kind: "Secret"}:                {"type": field("type")},
+	{Kind: "Service"}:               {"spec.clusterIP": field("spec.clusterIP"), "spec.type": field("spec.type")},
+	{Kind: "ReplicationController"}: {"status.replicas": or("status.replicas", "0")},
+	{Kind: "Event"}: {
+		"involvedObject.kind":            field("involvedObject.kind"),
+		"involvedObject.namespace":       field("involvedObject.namespace"),
+		"involvedObject.name":            field("involvedObject.name"),
+		"involvedObject.uid":             field("involvedObject.uid"),
+		"involvedObject.apiVersion":      field("involvedObject.apiVersion"),
+		"involvedObject.resourceVersion": field("involvedObject.resourceVersion"),
+		"involvedObject.fieldPath":       field("involvedObject.fieldPath"),
+		"reason":                         field("reason"),
+		"reportingComponent":             field("reportingComponent"),
+		"source":                         field("source.component", "reportingComponent"),
+		"type":                           field("type"),
+	},
+	{Group: "events.k8s.io", Kind: "Event"}: {
+		"regarding.kind":            field("regarding.kind"),
+		"regarding.namespace":       field("regarding.namespace"),
+		"regarding.name":            field("regarding.name"),
+		"regarding.uid":             field("regarding.uid"),
+		"regarding.apiVersion":      field("regarding.apiVersion"),
+		"regarding.resourceVersion": field("regarding.resourceVersion"),
+		"regarding.fieldPath":       field("regarding.fieldPath"),
+		"reason":                    field("reason"),
+		"reportingController":       field("reportingController"),
+		"type":                      field("type"),
+	},
+	{Group: "batch", Kind: "Job"}: {"status.successful": or("status.succeeded", "0")},
+
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {"spec.signerName": field("spec.signerName")},
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        {"spec.signerName": field("spec.signerName")},
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: {
+		"spec.signerName": field("spec.signerName"),
+		"spec.podName":    field("spec.podName"),
+		"spec.nodeName":   field("spec.nodeName"),
+	},
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}: {
+		"spec.nodeName": field("spec.nodeName"),
+		"spec.driver":   field("spec.driver"),
+	},
+}
+
+// withoutNamespace are the kinds whose own list of fields leaves out
+// metadata.namespace, which they do not have. Other kinds without a namespace
+// accept it all the same.
+var withoutNamespace = map[schema.GroupKind]bool{
+	{Kind: "Node"}:      true,
+	{Kind: "Namespace"}: true,
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: true,
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        true,
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     true,
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 true,
+}
+
+// fieldOf returns how to read a field of a kind, nil if it cannot be selected
+// by.
+func fieldOf(kind schema.GroupKind, name string) selectable {
+	switch {
+	case name == "metadata.name":
+		return fieldName
+	case name == "metadata.namespace" && !withoutNamespace[kind]:
+		return fieldNamespace
+	}
+	return selectables[kind][name]
+}
+
+// FieldNames lists the fields that objects of a resource can be selected by.
+func FieldNames(r cluster.Resource) []string {
+	kind := r.GVK().GroupKind()
+	names := []string{"metadata.name"}
+	if !withoutNamespace[kind] {
+		names = append(names, "metadata.namespace")
+	}
+	for name := range selectables[kind] {
+		if name != "spec.host" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkFields sees that a selector speaks only of fields that exist.
+func (q *Query) checkFields(ctx context.Context) error {
+	if q.ask.Fields == nil {
+		return nil
+	}
+	for _, req := range q.ask.Fields.Requirements() {
+		if !q.Selectable(ctx, req.Field) {
+			names := slices.Sorted(maps.Keys(q.custom))
+			names = append(names, FieldNames(q.resource)...)
+			return &mirror.Error{Reason: mirror.Invalid, Exists: names, Message: fmt.Sprintf("%s cannot be selected by the field %.80q; the fields are: %s", q.resource, req.Field, strings.Join(names, ", "))}
+		}
+	}
+	return nil
+}
+
+// attributes shows an object to a field selector.
+type attributes struct {
+	query *Query
+	*Object
+	cache *selectorCache // nil: nothing is remembered
+}
+
+// Has implements [fields.Fields].
+func (o attributes) Has(name string) bool { return o.query.fieldOf(name) != nil }
+
+// Get implements [fields.Fields].
+func (o attributes) Get(name string) string {
+	read := o.query.fieldOf(name)
+	switch {
+	case read == nil:
+		return ""
+	case o.cache == nil:
+		return read(o.Object)
+	}
+	return o.cache.field(o.Object, name, read)
+}
