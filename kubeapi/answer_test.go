@@ -24,6 +24,7 @@ import (
 	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
+	"github.com/tidings-io/tidings/read"
 	"github.com/tidings-io/tidings/server"
 )
 
@@ -114,11 +115,22 @@ func TestNoYAML(t *testing.T) {
 }
 
 // handler is a Handler of a cluster in memory, without a server around it.
-func handler(t *testing.T, opts kubeapi.Options) (*kubeapi.Handler, *demo.Cluster) {
+func handler(t *testing.T, opts kubeapi.Options) (http.Handler, *demo.Cluster) {
 	t.Helper()
 	r, c := inMemory(t, mirror.Options{}, server.Options{})
+	cluster, err := r.mirror.Cluster("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	opts.Logger = slog.New(slog.DiscardHandler)
-	return kubeapi.New(r.mirror, opts), c
+	h := kubeapi.New(read.New(read.Options{}), opts)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := kubeapi.Parse(r, cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Serve(w, r, q)
+	}), c
 }
 
 // leaver is a client that is gone once the answer has begun.
