@@ -36,7 +36,8 @@ var selfReviews = map[schema.GroupVersionResource]func() runtime.Object{
 // SelfSubjectAccessReview, SelfSubjectRulesReview or SelfSubjectReview.
 func IsSelfReview(info *request.RequestInfo) bool {
 	_, ok := selfReviews[reviewOf(info)]
-	return ok && info.IsResourceRequest && info.Verb == "create" && info.Namespace == "" && info.Name == "" && info.Subresource == ""
+	plain := "/apis/" + info.APIGroup + "/" + info.APIVersion + "/" + info.Resource
+	return ok && strings.TrimRight(info.Path, "/") == plain && info.IsResourceRequest && info.Verb == "create" && info.Namespace == "" && info.Name == "" && info.Subresource == ""
 }
 
 func reviewOf(info *request.RequestInfo) schema.GroupVersionResource {

@@ -87,7 +87,10 @@ func NewQuery(ask Ask) (*Query, error) {
 	if ask.Cluster == nil || ask.Resource.Resource == "" || ask.Resource.Version == "" {
 		return nil, mirror.Invalidf("a query without a resource of a cluster")
 	}
-	if wrong := content.IsPathSegmentName(ask.Name); len(wrong) > 0 && ask.Name != "" {
+	if ask.Verb == Get && ask.Name == "" {
+		return nil, mirror.Invalidf("get one of %s: no name is given", ask.Resource.Resource)
+	}
+	if wrong := content.IsPathSegmentName(ask.Name); len(wrong) > 0 && ask.Verb == Get { // a list or watch has it in a selector only
 		return nil, mirror.Invalidf("%.80q cannot be the name of an object: %s", ask.Name, strings.Join(wrong, "; "))
 	}
 	if ask.Namespace == "." || ask.Namespace == ".." || strings.Contains(ask.Namespace, "/") {
@@ -101,8 +104,6 @@ func NewQuery(ask Ask) (*Query, error) {
 		return nil, &mirror.Error{Reason: mirror.Invalid, Message: fmt.Sprintf("there is no source %.80q", ask.Source), Exists: []string{string(Cache), string(Live)}}
 	}
 	switch {
-	case ask.Verb == Get && ask.Name == "":
-		return nil, mirror.Invalidf("get one of %s: no name is given", ask.Resource.Resource)
 	case ask.Verb != List && (ask.Limit != 0 || ask.Continue != ""):
 		return nil, mirror.Invalidf("a %s has no pages: leave out limit and continue", ask.Verb)
 	case ask.Limit < 0:

@@ -238,7 +238,7 @@ func attributesOf(q *read.Query) access.Attributes {
 		Namespace: ask.Namespace, Name: ask.Name,
 	}
 	if ask.Verb == read.Get || ask.Legacy {
-		if a.Group == "" && a.Resource == "namespaces" {
+		if a.Group == "" && a.Resource == "namespaces" && a.Namespace == "" {
 			a.Namespace = a.Name
 		}
 		return a

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -62,7 +63,9 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 	}
 	switch len(rest) {
 	case 1:
-		ask.Verb, ask.Name = read.Get, rest[0]
+		if ask.Verb, ask.Name = read.Get, rest[0]; len(content.IsPathSegmentName(ask.Name)) > 0 {
+			return nil, p, bad(nil, "%.80q cannot be the name of an object: %s", ask.Name, strings.Join(content.IsPathSegmentName(ask.Name), "; "))
+		}
 	case 2:
 		return nil, p, bad(nil, "%s are not namespaced: ask for /{group}/{version}/{resource}/{name}", resource)
 	}

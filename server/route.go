@@ -81,9 +81,11 @@ func parsePath(escaped string) (route, *problem) {
 	}
 	if plain, err := url.PathUnescape(rest); err == nil {
 		root, _, _ := strings.Cut(strings.TrimLeft(plain, "/"), "/")
-		if kubernetesRoots[root] {
+		if kubernetesRoots[root] || root == "." || root == ".." { // which lead nowhere there, for who may know
 			rt.kind, rt.path = kubernetes, rest
-			rt.pattern += "/" + root
+			if rt.pattern += "/api"; kubernetesRoots[root] {
+				rt.pattern = strings.TrimSuffix(rt.pattern, "api") + root
+			}
 			return rt, nil
 		}
 	}

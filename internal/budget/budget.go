@@ -179,12 +179,12 @@ func (b *Budget) ofAll(t *ticket) bool {
 
 // ofCaller says whether there is room for it in the share of its caller.
 func (b *Budget) ofCaller(t *ticket) bool {
-	used, any, long, beside := t.bytes, false, 0, t.beside
+	used, others, long, beside := t.bytes, false, 0, t.beside
 	for o := range b.inside {
 		if o.caller != t.caller {
 			continue
 		}
-		any = true
+		others = true
 		if used += o.bytes; o.beside > 0 {
 			long++
 			beside = min(beside, o.beside)
@@ -194,7 +194,7 @@ func (b *Budget) ofCaller(t *ticket) bool {
 	if t.caller != "" {
 		most, beside = most/2, max(1, beside/2)
 	}
-	return !any || used <= most && (t.beside == 0 || long < beside)
+	return !others || used <= most && (t.beside == 0 || long < beside)
 }
 
 var (

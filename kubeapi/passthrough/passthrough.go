@@ -153,7 +153,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
+			switch r.Context().Err() {
+			case nil:
+			case context.DeadlineExceeded:
+				reply.Error(w, apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
+				return
+			default:
 				panic(http.ErrAbortHandler) // nobody listens
 			}
 			h.log.Warn("a request could not be handed on", "cluster", c.Name(), "method", r.Method, "path", r.URL.Path, "err", err)
