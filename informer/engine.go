@@ -40,6 +40,8 @@ type engine[T Object] interface {
 	resume(since uint64, opts processor.Options) (follower[T], bool)
 	addIndex(name string, values func([]string, T) []string) error
 	addLabelIndex(key string) error
+	dropLabelIndex(key string)
+	hasLabel(key string) bool // any object
 	empty()
 }
 
@@ -261,6 +263,19 @@ func (e *stored[T, S]) addLabelIndex(key string) error {
 		}
 		return values
 	})
+}
+
+func (e *stored[T, S]) dropLabelIndex(key string) { e.store.DropIndex(labelled + key) }
+
+func (e *stored[T, S]) hasLabel(key string) bool {
+	v := e.store.Pin()
+	defer v.Release()
+	for _, obj := range v.From("", "") {
+		if _, ok := obj.GetLabels()[key]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *stored[T, S]) empty() {

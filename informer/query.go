@@ -2,8 +2,6 @@ package informer
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -16,9 +14,10 @@ type Query struct {
 	// nothing.
 	Namespace string
 	// Labels, if not nil, must match. Requirements of the form key=value or
-	// key in (…) are looked up in an index on that label key, which is made
-	// when an informer is first asked for it: the cost grows with the answer,
-	// not with the store.
+	// key in (…) are looked up in an index on that label key, if it is one of
+	// the 32 keys that an informer has been asked for the most lately: the cost
+	// grows with the answer, not with the store. An index is made when the
+	// informer is asked for a key, and gives way to one that is asked for more.
 	Labels labels.Selector
 	// By is a match of an index of the informer, see [Informer.AddIndex].
 	By Match
@@ -61,63 +60,6 @@ func (in *Index[T]) Values() []string {
 	v := in.inf.engine.pin()
 	defer v.Release()
 	return slices.Collect(v.IndexValues(in.name))
-}
-
-// Below this size a scan is as good as an index, and costs nothing to keep.
-const smallStore = 256
-
-// Label keys are taken from queries, which may come from anybody: only so many
-// are indexed, the others scanned.
-const maxLabelIndexes = 32
-
-// labelIndexes are the label keys that have an index.
-type labelIndexes struct {
-	mu   sync.Mutex // held by whoever adds one
-	keys atomic.Pointer[[]string]
-}
-
-// have reports whether a key has an index, and how many have.
-func (l *labelIndexes) have(key string) (indexed bool, n int) {
-	keys := l.keys.Load()
-	if keys == nil {
-		return false, 0
-	}
-	return slices.Contains(*keys, key), len(*keys)
-}
-
-// labelled is what the names of indexes of labels begin with.
-const labelled = "label "
-
-// indexLabels makes the indexes that q would use.
-func (inf *Informer[T]) indexLabels(q Query) {
-	if q.Labels == nil || inf.engine.latest().objects < smallStore {
-		return
-	}
-	requirements, _ := q.Labels.Requirements()
-	for _, r := range requirements {
-		if exact(r) {
-			inf.indexLabel(r.Key())
-		}
-	}
-}
-
-func (inf *Informer[T]) indexLabel(key string) {
-	if indexed, n := inf.labels.have(key); indexed || n >= maxLabelIndexes {
-		return
-	}
-	inf.labels.mu.Lock()
-	defer inf.labels.mu.Unlock()
-	indexed, n := inf.labels.have(key)
-	if indexed || n >= maxLabelIndexes {
-		return
-	}
-	// The name cannot be taken: nobody else makes names like this one.
-	_ = inf.engine.addLabelIndex(key)
-	keys := []string{key}
-	if n > 0 {
-		keys = append(keys, *inf.labels.keys.Load()...)
-	}
-	inf.labels.keys.Store(&keys)
 }
 
 // prefix is that of the keys of all that is read.

@@ -38,18 +38,25 @@ func (inf *Informer[T]) List(q Query) []T { return inf.Append(nil, q) }
 // query is of nothing or of one value of one label; objects in dst stay in memory as
 // long as they are there.
 func (inf *Informer[T]) Append(dst []T, q Query) []T {
-	inf.indexLabels(q)
-	return inf.engine.collect(dst, q)
+	out := inf.engine.collect(dst, q)
+	inf.indexLabels(q, len(out) > len(dst))
+	return out
 }
 
 // All yields the objects that match q, ordered by namespace and name, as they
 // were when the loop began, however long it takes.
 func (inf *Informer[T]) All(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		inf.indexLabels(q)
-		v := inf.View()
-		defer v.Release()
-		v.All(q)(yield)
+		found := false
+		func() {
+			v := inf.View()
+			defer v.Release()
+			v.All(q)(func(o T) bool {
+				found = true
+				return yield(o)
+			})
+		}()
+		inf.indexLabels(q, found)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestOneCallerLeavesRoomForOthers(t *testing.T) {
 	}
 	// Watches: alice has as many as one may have, then all have as many as all.
 	first, second := r.eventSourceAs("/cm?watch=true", "alice-token"), r.eventSourceAs("/cm?watch=true", "alice-token")
-	limited(r.as("alice-token", "/cm?watch=true"), "one caller")
+	limited(r.as("alice-other-token", "/cm?watch=true"), "one caller") // which is no other caller's
 	third := r.eventSourceAs("/cm?watch=true", "bob-token")
 	limited(r.as("bob-token", "/cm?watch=true"), "3 watches")
 	for _, line := range []string{
@@ -56,7 +56,7 @@ func TestOneCallerLeavesRoomForOthers(t *testing.T) {
 		go func() { answers <- r.as("alice-token", "/nodes") }()
 	}
 	eventually(t, "two requests wait", func() bool { return metric("tidings_http_requests_in_flight 3") }) // and this one
-	limited(r.as("alice-token", "/cm"), "one caller")
+	limited(r.as("alice-other-token", "/cm"), "one caller")
 	if a := r.as("bob-token", "/cm"); a.code != http.StatusOK {
 		t.Errorf("bob: %d %s", a.code, a.body)
 	}

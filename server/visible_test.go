@@ -50,7 +50,7 @@ func guardedDemo(t *testing.T, o options) (*rig, *rights) {
 	t.Helper()
 	who := &rights{of: map[string]bool{}}
 	o.cluster.Allow = who.allow
-	o.cluster.Users = map[string]demo.User{"mirror-token": {Name: "mirror"}, "alice-token": {Name: "alice"}, "bob-token": {Name: "bob"}}
+	o.cluster.Users = map[string]demo.User{"mirror-token": {Name: "mirror"}, "alice-token": {Name: "alice"}, "bob-token": {Name: "bob"}, "alice-other-token": {Name: "alice", Groups: []string{"others"}}}
 	gate, err := access.NewGate(access.Options{Allow: 200 * time.Millisecond, Deny: 50 * time.Millisecond, Hidden: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -81,16 +81,36 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 		return true
 	})
 	ix.indexes = append(ix.indexes, added)
-	// The same state once more, now with the index.
+	ix.republish(ix.copyIndexes())
+	return nil
+}
+
+// DropIndex takes an index away, if there is one of that name. Views pinned earlier
+// still have it.
+func (ix *Indexer[T]) DropIndex(name string) {
+	ix.writer.Lock()
+	defer ix.writer.Unlock()
+	at := slices.IndexFunc(ix.indexes, func(have *index[T]) bool { return have.name == name })
+	if at < 0 {
+		return
+	}
+	if ix.dirty.Load() {
+		ix.publish(changelog.Changes)
+	}
+	ix.indexes = slices.Delete(ix.indexes, at, at+1)
+	ix.republish(slices.Delete(slices.Clone(ix.current.Load().indexes), at, at+1))
+}
+
+// republish publishes the same state once more, with other indexes.
+func (ix *Indexer[T]) republish(indexes []indexCopy[T]) {
 	previous := ix.current.Load()
 	next := &View[T]{
 		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced, Generation: previous.Generation,
 		epoch: previous.epoch, order: previous.order, ix: ix,
-		indexes: ix.copyIndexes(), hold: &hold{epoch: previous.epoch},
+		indexes: indexes, hold: &hold{epoch: previous.epoch},
 	}
 	ix.current.Store(&Moment[T]{next, previous.tail})
 	ix.supersede(previous.hold)
-	return nil
 }
 
 // reindex moves the entries of a slot from those of the old object to those of

@@ -38,3 +38,48 @@ func TestAnIndexKeepsNoMemoryOfOldVersions(t *testing.T) {
 		t.Errorf("%d objects are found", n)
 	}
 }
+
+// An index that is dropped is gone from new views, stays in those pinned before,
+// and leaves the others as they are.
+func TestDropIndex(t *testing.T) {
+	ix := indexer.New(indexer.Options[*meta]{})
+	by := func(name string) func([]string, *meta) []string {
+		return func(out []string, m *meta) []string { return append(out, name+m.GetName()) }
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		if err := ix.AddIndex(name, by(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Added, Object: thing("", "a", 1, 1)}})
+	before := ix.Pin()
+	defer before.Release()
+	ix.DropIndex("one")
+	ix.DropIndex("nothing")
+	ix.Apply([]delta.Delta[*meta]{{Type: delta.Added, Object: thing("", "b", 2, 2)}})
+	after := ix.Pin()
+	defer after.Release()
+	for _, c := range []struct {
+		view         *indexer.View[*meta]
+		index, value string
+		want         int
+	}{
+		{before, "one", "onea", 1}, {before, "two", "twoa", 1}, {before, "three", "threeb", 0},
+		{after, "one", "onea", 0}, {after, "two", "twoa", 1}, {after, "two", "twob", 1}, {after, "three", "threea", 1}, {after, "three", "threeb", 1},
+	} {
+		if n := c.view.IndexedCount(c.index, c.value, 10); n != c.want {
+			t.Errorf("%s: %d objects under %s, want %d", c.index, n, c.value, c.want)
+		}
+	}
+	if after.HasIndex("one") || !before.HasIndex("one") {
+		t.Error("the index is not where it should be")
+	}
+	if err := ix.AddIndex("one", by("one")); err != nil {
+		t.Fatal(err)
+	}
+	again := ix.Pin()
+	defer again.Release()
+	if n := again.IndexedCount("one", "oneb", 10); n != 1 {
+		t.Errorf("%d objects in an index that was made again", n)
+	}
+}
