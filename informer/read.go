@@ -109,6 +109,7 @@ func (v *View[T]) All(q Query) iter.Seq[T] {
 	return v.pinned.search(q)
 }
 
-// IndexFor sees to the label indexes that q is best answered by, so that the next
-// [Informer.View] can be searched by them.
-func (inf *Informer[T]) IndexFor(q Query) { inf.indexLabels(q) }
+// IndexFor sees to the label indexes that q is best answered by, for the next
+// [Informer.View] to be searched by: views make none themselves. found says that q
+// has found something in this one.
+func (inf *Informer[T]) IndexFor(q Query, found bool) { inf.indexLabels(q, found) }

@@ -119,9 +119,6 @@ func (r *Reader) pin(ctx context.Context, q *Query) (*feed, *informer.View[*code
 		if err != nil {
 			return nil, nil, err
 		}
-		if q.ask.Labels != nil && !q.ask.Labels.Empty() {
-			f.Engine().IndexFor(informer.Query{Labels: q.ask.Labels}) // for the view to be searched by
-		}
 		view := f.Engine().View()
 		if view.Synced() {
 			return f, view, nil

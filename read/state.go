@@ -321,7 +321,9 @@ func (s *State) List(after string, limit int64) []*Object {
 	case s.live != nil:
 		return s.live
 	case len(s.before) == 0:
-		return s.query.collect(s.view, after, limit)
+		found := s.query.collect(s.view, after, limit)
+		s.feed.Engine().IndexFor(informer.Query{Labels: s.query.ask.Labels}, len(found) > 0)
+		return found
 	}
 	found := s.merge(after, func(o *Object) bool { return s.query.matches(o, &s.feed.selectors) })
 	if limit > 0 && int64(len(found)) > limit {
