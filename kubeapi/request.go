@@ -70,6 +70,9 @@ func Parse(r *http.Request, c *mirror.Cluster) (*Request, error) {
 	default:
 		return q, nil
 	}
+	if spelling.NoNamespace && info.APIGroup == "" && info.Resource == "namespaces" {
+		q.stray = true // they are in none
+	}
 	q.reads, q.ask = true, ask
 	if q.stray {
 		return q, nil // nothing is read

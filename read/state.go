@@ -191,6 +191,10 @@ func (r *Reader) past(ctx context.Context, q *Query, f *feed, version uint64) (*
 		return s, nil
 	}
 	var err error
+	if q.nowhere() {
+		s.live = []*Object{}
+		return s, nil
+	}
 	if s.view, s.before, err = f.Engine().ViewBefore(s.version); err != nil {
 		if why := context.Cause(f.Context()); why != nil {
 			return nil, why

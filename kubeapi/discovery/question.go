@@ -136,6 +136,11 @@ func representation(parts []string, accept string) (same string, usual bool) {
 	if accept == "" {
 		return jsonType, true
 	}
+	for clause := range strings.SplitSeq(accept, ",") {
+		if mime, _, _ := strings.Cut(clause, ";"); strings.TrimSpace(mime) == "*" {
+			return "", false // some of its handlers take it for */*, and some refuse it
+		}
+	}
 	root := len(parts) == 1 && parts[0] != "version"
 	have := representations(parts)
 	var plain string

@@ -62,4 +62,63 @@ var differences = []difference{
 			return x.mirror.loopback && x.q.host != "" && x.ours.status == http.StatusForbidden
 		},
 	},
+	{
+		"what is no request there",
+		"A path of which kube-apiserver can make no request",
+		func(x *exchange) bool {
+			odd := x.info == nil || x.info.Namespace == "." || x.info.Namespace == ".." || x.info.Name == "." || x.info.Name == ".."
+			return odd && x.ours.status == http.StatusBadRequest && x.theirs.status == http.StatusInternalServerError
+		},
+	},
+	{
+		"HEAD of resources",
+		"`HEAD` of a resource is refused with `405`",
+		func(x *exchange) bool {
+			return x.q.method == http.MethodHead && x.ours.status == http.StatusMethodNotAllowed && x.info != nil && x.info.IsResourceRequest
+		},
+	},
+	{
+		"parts and dates of OpenAPI",
+		"Parts and dates of OpenAPI documents are not served",
+		func(x *exchange) bool {
+			part := x.theirs.status == http.StatusPartialContent || x.theirs.status == http.StatusNotModified
+			return x.ours.status == http.StatusOK && part && x.info != nil && strings.HasPrefix(x.info.Path, "/openapi/")
+		},
+	},
+	{
+		"the type of a body that there is not",
+		"The `Content-Type` of a request without a body is not looked at",
+		func(x *exchange) bool {
+			discovery := x.info == nil || !x.info.IsResourceRequest
+			return discovery && x.ours.status == http.StatusOK && x.theirs.status == http.StatusUnsupportedMediaType
+		},
+	},
+	{
+		"methods that are handed on nowhere",
+		"`CONNECT` is refused with `405`",
+		func(x *exchange) bool {
+			read := x.q.method == http.MethodGet || x.q.method == http.MethodHead
+			discovery := x.info == nil || !x.info.IsResourceRequest
+			return x.mirror.passthrough && x.ours.status == http.StatusMethodNotAllowed && (x.q.method == http.MethodConnect || !read && discovery)
+		},
+	},
+	{
+		"empty parts behind a custom resource",
+		"A custom resource with empty parts behind it",
+		func(x *exchange) bool {
+			return x.ours.status == http.StatusNotFound && x.theirs.status == http.StatusOK && x.info != nil && x.info.APIGroup == customGroup &&
+				strings.Contains(strings.TrimRight(x.info.Path, "/"), "//")
+		},
+	},
+	{
+		"two ways to say who asks for a WebSocket",
+		"A WebSocket request that has both",
+		func(x *exchange) bool {
+			if strings.EqualFold(x.q.header("Upgrade"), "SPDY/3.1") {
+				return x.ours.status == http.StatusUnauthorized && x.theirs.status == http.StatusForbidden
+			}
+			both := x.ours.status == http.StatusSwitchingProtocols && x.theirs.status == http.StatusBadRequest && x.caller.token != ""
+			return x.q.header("Sec-WebSocket-Protocol") != "" && both
+		},
+	},
 }

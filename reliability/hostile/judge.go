@@ -87,7 +87,7 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 	if x.mirror.loopback && x.ours.status == http.StatusSwitchingProtocols && x.q.origin {
 		add(foreign, "WebSocket", "a WebSocket")
 	}
-	if x.mirror.loopback && x.q.host != "" && x.ours.status != http.StatusForbidden && x.ours.status != http.StatusBadRequest {
+	if x.mirror.loopback && x.q.host != "" && x.ours.status != http.StatusForbidden && x.ours.status != http.StatusBadRequest && x.ours.status != http.StatusExpectationFailed {
 		add(foreign, "Host", "addressed to %s", x.q.host)
 	}
 	if x.ours.status == 0 {
@@ -103,7 +103,7 @@ func (w *world) judge(x *exchange, bodies bool) (out []finding) {
 		add(failed, "", "")
 	}
 	switch {
-	case !x.asked || slices.Contains(x.q.query, tooShort):
+	case !x.asked || x.theirs.status == 0 || slices.Contains(x.q.query, tooShort):
 	case x.ours.status != x.theirs.status:
 		add(otherStatus, "", "")
 	case x.ours.status == http.StatusOK && x.ours.whole && x.theirs.whole && !x.q.watch:
