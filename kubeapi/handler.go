@@ -191,10 +191,11 @@ func (c *call) resolve() (known bool, err error) {
 	case c.stray, r.GVR() != c.ask.Resource, !r.Namespaced && (c.ask.Namespace != "" || c.noNamespace):
 		return false, c.unknown()
 	case r.Namespaced && c.ask.Namespace == "" && c.ask.Name != "":
-		if c.noNamespace {
+		// As kube-apiserver has it.
+		switch custom := kindOf(r).custom; {
+		case c.noNamespace && !custom:
 			return false, apierrors.NewBadRequest("Namespace parameter required.")
-		}
-		if !c.ask.Legacy || !kindOf(r).custom { // as kube-apiserver has it
+		case c.noNamespace, !c.ask.Legacy, !custom:
 			return false, c.unknown()
 		}
 	}
