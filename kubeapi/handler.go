@@ -175,7 +175,7 @@ func (c *call) resolve() (known bool, err error) {
 	switch {
 	case c.Info.Verb == "proxy" && c.opts.Else == nil:
 		return false, c.unknown() // which there was once
-	case !c.reads:
+	case !c.reads && (c.opts.Else != nil || c.r.Method != http.MethodGet):
 		return false, errElse
 	}
 	r, err := c.ask.Cluster.ResourceFor(c.r.Context(), c.ask.Resource)
@@ -188,6 +188,8 @@ func (c *call) resolve() (known bool, err error) {
 		return false, c.unknown()
 	case err != nil:
 		return false, err
+	case !c.reads:
+		return false, errElse
 	case c.stray, r.GVR() != c.ask.Resource, !r.Namespaced && (c.ask.Namespace != "" || c.noNamespace):
 		return false, c.unknown()
 	case r.Namespaced && c.ask.Namespace == "" && c.ask.Name != "":

@@ -28,7 +28,7 @@ type Request struct {
 	Query *read.Query
 
 	reads   bool     // it is a read of whole objects
-	ask     read.Ask // of the Query
+	ask     read.Ask // of the Query, if there is one
 	list    *internalversion.ListOptions
 	get     metav1.GetOptions
 	invalid error // what is wrong with the parameters or the name, for a caller who may ask
@@ -49,13 +49,13 @@ func Parse(r *http.Request, c *mirror.Cluster) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Request{Info: info}
-	if !info.IsResourceRequest || r.Method != http.MethodGet || info.Subresource != "" {
-		return q, nil
-	}
 	ask := read.Ask{
 		Cluster: c, Verb: read.Verb(info.Verb), Namespace: info.Namespace,
 		Resource: schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+	}
+	q := &Request{Info: info, ask: ask}
+	if !info.IsResourceRequest || r.Method != http.MethodGet || info.Subresource != "" {
+		return q, nil
 	}
 	if len(info.Parts) > 1 {
 		ask.Name = info.Parts[1]
