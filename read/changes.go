@@ -80,7 +80,7 @@ func (r *Reader) Changes(ctx context.Context, q *Query, match Match, version uin
 	if err != nil {
 		return nil, err
 	}
-	w.ctx, w.stop = mirror.Either(ctx, f.Context())
+	w.begin(ctx)
 	if w.initial {
 		w.last, w.from = 0, f.Engine().Events(w.ctx, f.FollowOptions()...)
 	} else if w.from, err = w.since(version); err != nil {
@@ -113,7 +113,7 @@ func (r *Reader) Watch(ctx context.Context, q *Query, since string) (Events, err
 		return nil, err
 	}
 	w := &watch{query: q, feed: f, fold: true, at: at}
-	w.ctx, w.stop = mirror.Either(ctx, f.Context())
+	w.begin(ctx)
 	if at.version == "" {
 		return w.restart(at.begun), nil
 	}
@@ -183,6 +183,13 @@ type watch struct {
 	// held are changes that mean something only together: what a list has brought to
 	// light.
 	held []informer.Event[*Object]
+}
+
+// begin has the watch end with the caller and with the informer; also one whose loop
+// never runs leaves nothing behind.
+func (w *watch) begin(ctx context.Context) {
+	w.ctx, w.stop = mirror.Either(ctx, w.feed.Context())
+	context.AfterFunc(ctx, w.stop)
 }
 
 // since follows what happens behind a version. Version 0 is that which the mirror is

@@ -34,25 +34,25 @@ var errBusy = errors.New("enough are asking")
 
 // race returns the first answer of two: of ours, or, if that takes its time, of
 // theirs. An answer that comes too late is discarded. The error is ours.
-func race[T any](ctx context.Context, after time.Duration, ours, theirs func(context.Context) (T, error), discard func(T)) (T, error) {
+func race(ctx context.Context, after time.Duration, ours, theirs func(context.Context) (*State, error)) (*State, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
-		value T
+		state *State
 		err   error
 	}
-	run := func(ask func(context.Context) (T, error)) <-chan answer {
+	run := func(ask func(context.Context) (*State, error)) <-chan answer {
 		out := make(chan answer, 1)
 		go func() {
-			value, err := ask(ctx)
-			out <- answer{value, err}
+			state, err := ask(ctx)
+			out <- answer{state, err}
 		}()
 		return out
 	}
 	late := func(from <-chan answer) {
 		go func() {
 			if a := <-from; a.err == nil {
-				discard(a.value)
+				a.state.Release()
 			}
 		}()
 	}
@@ -61,20 +61,20 @@ func race[T any](ctx context.Context, after time.Duration, ours, theirs func(con
 	defer patience.Stop()
 	select {
 	case a := <-first:
-		return a.value, a.err
+		return a.state, a.err
 	case <-patience.C:
 	}
 	second := run(theirs)
 	select {
 	case a := <-first:
 		late(second)
-		return a.value, a.err
+		return a.state, a.err
 	case b := <-second:
 		if b.err == nil {
 			late(first)
-			return b.value, nil
+			return b.state, nil
 		}
 	}
 	a := <-first
-	return a.value, a.err
+	return a.state, a.err
 }

@@ -116,7 +116,7 @@ func (r *Reader) latest(ctx context.Context, q *Query, f *feed) (*State, error) 
 		return r.State(ctx, q, Any, 0)
 	}, func(ctx context.Context) (*State, error) {
 		return f.tryLive(func() (*State, error) { return r.liveState(ctx, q, f) })
-	}, (*State).Release)
+	})
 }
 
 // few says that the query is about few objects of many, so that the cluster may
