@@ -227,8 +227,11 @@ func TestWatchesEndWithTheRight(t *testing.T) {
 			t.Errorf("the watch of who is %s goes on", who)
 			w.end()
 		})
-		_, _ = io.Copy(io.Discard, w)
+		said, _ := io.ReadAll(w)
 		late.Stop()
+		if code := map[bool]string{true: `"code":401`, false: `"code":403`}[strings.HasPrefix(who, "gone")]; !strings.Contains(string(said), "ERROR") || !strings.Contains(string(said), code) {
+			t.Errorf("the watch of who is %s does not say why it ends: %q", who, said)
+		}
 	}
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("they ended only after %s", took)
