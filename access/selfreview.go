@@ -105,7 +105,7 @@ func ServeOwnReview(w http.ResponseWriter, req *http.Request, info *request.Requ
 	err := forward(w, req, info, c.HTTPClient(), c.BaseURL().String(), Options{}.withDefaults().Timeout, func(http.Header) {})
 	var silent *silence
 	if errors.As(err, &silent) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server of cluster %s cannot be asked: %v", c.Name(), silent.err))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server of cluster %s cannot be asked: %s", c.Name(), cluster.PublicMessage(silent.err)))
 	}
 	return err
 }

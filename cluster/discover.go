@@ -235,5 +235,17 @@ func (d *discoverer) discover(ctx context.Context, before *catalogue) (*catalogu
 }
 
 func (d *discoverer) failed(err error) error {
-	return fmt.Errorf("cluster %q: discover what %s serves: %w", d.cluster, d.server, err)
+	return &undiscovered{d.cluster, d.server, err}
 }
+
+// undiscovered is the error of a cluster that did not say what it serves.
+type undiscovered struct {
+	cluster, server string
+	err             error
+}
+
+func (u *undiscovered) Error() string {
+	return fmt.Sprintf("cluster %q: discover what %s serves: %v", u.cluster, u.server, u.err)
+}
+
+func (u *undiscovered) Unwrap() error { return u.err }

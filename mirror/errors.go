@@ -2,13 +2,9 @@ package mirror
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,7 +86,7 @@ func (c *Cluster) Upstream(doing string, err error) error {
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	e := &Error{Reason: Unreachable, Message: PublicMessage(err), Err: err}
+	e := &Error{Reason: Unreachable, Message: cluster.PublicMessage(err), Err: err}
 	if doing != "" {
 		e.Message = doing + ": " + e.Message
 	}
@@ -119,41 +115,6 @@ func (c *Cluster) Upstream(doing string, err error) error {
 	return e
 }
 
-// PublicMessage is the text of an error without the addresses that the network's own
-// errors are full of: those are for the operator's log, not for every caller.
-func PublicMessage(err error) string {
-	text := err.Error()
-	var request *url.Error
-	if errors.As(err, &request) {
-		text = strings.Replace(text, request.Error(), networkTrouble(request), 1)
-	}
-	var network *net.OpError
-	if errors.As(err, &network) {
-		text = strings.Replace(text, network.Error(), networkTrouble(network), 1)
-	}
-	return text
-}
-
-// networkTrouble says what keeps an API server from being reached.
-func networkTrouble(err error) string {
-	var timeout interface{ Timeout() bool }
-	var name *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &name):
-		return "the API server's name is not found"
-	case errors.As(err, &certificate):
-		return "the API server's certificate is not trusted"
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return "the API server did not answer in time"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the API server refuses connections"
-	case errors.Is(err, errWaited), errors.Is(err, context.DeadlineExceeded):
-		return errWaited.Error()
-	}
-	return "the connection to the API server broke or could not be made"
-}
-
 // unsynced says how far a first list has come.
 func unsynced(k *Informer, status informer.Status) error {
 	var b strings.Builder
@@ -165,7 +126,7 @@ func unsynced(k *Informer, status informer.Status) error {
 		}
 	}
 	if status.LastError != nil {
-		fmt.Fprintf(&b, "; last error: %s", PublicMessage(status.LastError))
+		fmt.Fprintf(&b, "; last error: %s", cluster.PublicMessage(status.LastError))
 	}
 	retry := time.Second
 	if !status.Retry.IsZero() {

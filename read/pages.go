@@ -10,7 +10,7 @@ import (
 
 // pages holds the states that continue tokens refer to: each for some time after
 // its last use, so many in all, and so many for one caller, so that no caller's
-// pages push out everybody's.
+// pages push out everybody's. One without a name, this machine's only user, has all.
 type pages struct {
 	ttl             time.Duration
 	most, mostOfOne int
@@ -62,7 +62,7 @@ func (p *pages) hold(f *feed, view *informer.View[*codec.Raw], caller string) *p
 	}
 	x.readers++
 	p.touch(x, caller)
-	if own := p.of(caller); len(own) > p.mostOfOne {
+	if own := p.of(caller); caller != "" && len(own) > p.mostOfOne {
 		p.drop(oldest(own, caller), caller)
 	}
 	for len(p.held) > p.most {

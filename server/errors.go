@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/mirror"
 )
@@ -38,7 +39,7 @@ func progressOf(s *informer.Status) *progress {
 		p.Expected = &s.Expected
 	}
 	if s.LastError != nil {
-		p.LastError = s.LastError.Error()
+		p.LastError = cluster.PublicMessage(s.LastError)
 	}
 	return p
 }

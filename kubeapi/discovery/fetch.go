@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/cluster"
 )
 
 // errDown marks that the cluster did not answer, or not sensibly.
@@ -65,7 +67,7 @@ func (h *Handler) fetch(ctx context.Context, q question, old *answer) (*answer, 
 
 // down is the error for a cluster that does not answer.
 func (h *Handler) down(q question, err error, retry time.Duration) error {
-	return errors.Join(unavailable(fmt.Sprintf("ask cluster %s for %s: %v", q.cluster.Name(), q.path, err), max(retry, time.Second)), errDown)
+	return errors.Join(unavailable(fmt.Sprintf("ask cluster %s for %s: %s", q.cluster.Name(), q.path, cluster.PublicMessage(err)), max(retry, time.Second)), errDown)
 }
 
 func unavailable(message string, retry time.Duration) error {
