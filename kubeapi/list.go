@@ -51,8 +51,11 @@ func (c *call) listObjects() error {
 			return c.sharedList(id, meta, s)
 		}
 	}
-	found := s.List(after, limit)
-	if limit > 0 && int64(len(found)) == limit {
+	found, err := s.List(c.r.Context(), after, limit)
+	if err != nil {
+		return err
+	}
+	if limit > 0 && int64(len(found)) == limit && !c.single() {
 		last := informer.Key(found[limit-1])
 		// Whether anything is left, selected or not.
 		if rest := s.Count(last, 1); rest > 0 {

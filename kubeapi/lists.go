@@ -142,8 +142,17 @@ const fewItems = 32
 // sharedList sends a list of which the items may have been compressed for others.
 func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State) error {
 	var found []*read.Object
+	list := func() (err error) {
+		if found == nil {
+			found, err = s.List(c.r.Context(), "", 0)
+		}
+		return err
+	}
 	if !c.q.Everything() {
-		if found = s.List("", 0); len(found) < fewItems {
+		if err := list(); err != nil {
+			return err
+		}
+		if len(found) < fewItems {
 			return c.answerList(meta, found)
 		}
 	}
@@ -156,14 +165,14 @@ func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State)
 		k.fields = ask.Fields.String()
 	}
 	made, err := c.answers.get(c.r.Context(), k, func() (*packed, error) {
-		if found == nil {
-			found = s.List("", 0)
+		if err := list(); err != nil {
+			return nil, err
 		}
 		return c.pack(found)
 	})
 	if errors.Is(err, errUnshared) {
-		if found == nil {
-			found = s.List("", 0)
+		if err := list(); err != nil {
+			return err
 		}
 		return c.answerList(meta, found)
 	}

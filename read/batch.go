@@ -94,6 +94,7 @@ type batches[K comparable, T any] struct {
 type about[T any] struct {
 	batch[T]
 	waiting int // under batches.mu
+	end     context.CancelFunc
 }
 
 // do returns the answer of the next call about a key, or errBusy if there are as many
@@ -107,7 +108,8 @@ func (q *batches[K, T]) do(ctx context.Context, key K) (T, error) {
 			var none T
 			return none, errBusy
 		}
-		mine = &about[T]{batch: batch[T]{ctx: q.ctx, ask: func(ctx context.Context) (T, error) { return q.ask(ctx, key) }}}
+		ctx, end := context.WithCancel(q.ctx)
+		mine = &about[T]{end: end, batch: batch[T]{ctx: ctx, ask: func(ctx context.Context) (T, error) { return q.ask(ctx, key) }}}
 		if q.asked == nil {
 			q.asked = map[K]*about[T]{}
 		}
@@ -120,6 +122,7 @@ func (q *batches[K, T]) do(ctx context.Context, key K) (T, error) {
 		defer q.mu.Unlock()
 		if mine.waiting--; mine.waiting == 0 {
 			delete(q.asked, key)
+			mine.end() // nobody wants to know any more
 		}
 	}()
 	return mine.do(ctx)

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -226,6 +227,9 @@ func behind(events iter.Seq[informer.Event[*Object]], version uint64) iter.Seq[i
 	return func(yield func(informer.Event[*Object]) bool) {
 		ahead := true
 		for e := range events {
+			if e.Object != nil && e.Type != informer.Deleted && object.Version(e.Object.GetResourceVersion()) <= version {
+				e.Type, e.Object, e.Old = informer.Bookmark, nil, nil // it has been seen; a list has brought it to light
+			}
 			if ahead && e.Type != informer.Synced {
 				if v := object.Version(e.ResourceVersion()); v < version || v == version && e.Object != nil {
 					continue
@@ -305,9 +309,10 @@ func (w *watch) event(e informer.Event[*Object], deliver func(Event) bool) bool 
 
 // together delivers what is held, and the event that closes it, in an order in which
 // a client may stop anywhere and go on from the version of the last event it got: by
-// the objects' versions, and then the deletions, whose versions are not known and
-// which take that of the event before. The order depends on what is held alone, so
-// that positions in it mean the same to who comes back.
+// the objects' versions. The versions of deletions are not known: they take that of
+// the event before, and come in front of what has the version of the whole, behind
+// which nothing would be delivered any more. The order depends on what is held alone,
+// so that positions in it mean the same after a break.
 func (w *watch) together(last informer.Event[*Object], deliver func(Event) bool) bool {
 	held := append(w.held, last)
 	w.held = nil
@@ -317,23 +322,17 @@ func (w *watch) together(last informer.Event[*Object], deliver func(Event) bool)
 			replaced[informer.Key(e.Object)] = true
 		}
 	}
+	whole := object.Version(last.ResourceVersion())
 	version := func(e informer.Event[*Object]) uint64 {
-		switch {
-		case e.Object == nil, e.Tombstone:
-			return ^uint64(0)
+		if e.Object == nil || e.Tombstone {
+			return 2 * whole
 		}
-		return object.Version(e.Object.GetResourceVersion())
+		if v := object.Version(e.Object.GetResourceVersion()); v < whole {
+			return 2 * v
+		}
+		return 2*whole + 1
 	}
-	slices.SortStableFunc(held, func(a, b informer.Event[*Object]) int {
-		va, vb := version(a), version(b)
-		switch {
-		case va < vb:
-			return -1
-		case va > vb:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(held, func(a, b informer.Event[*Object]) int { return cmp.Compare(version(a), version(b)) })
 	gone := map[string]informer.Event[*Object]{}
 	ordered := make([]informer.Event[*Object], 0, len(held))
 	for _, e := range held {

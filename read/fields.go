@@ -164,7 +164,31 @@ func (q *Query) checkFields(ctx context.Context) error {
 type attributes struct {
 	query *Query
 	*Object
-	cache *selectorCache // nil: nothing is remembered
+	cache *selectorCache // of what the selectors of all watches have read
+	seen  *fieldValues   // or of what this one has read of the object
+}
+
+// fieldValues are what a selector has read of one object: one with thousands of terms
+// expands and parses it once for each field.
+type fieldValues struct {
+	object *Object
+	read   []fieldValue
+}
+
+type fieldValue struct{ name, value string }
+
+func (v *fieldValues) get(o *Object, name string, read selectable) string {
+	if v.object != o {
+		v.object, v.read = o, v.read[:0]
+	}
+	for _, f := range v.read {
+		if f.name == name {
+			return f.value
+		}
+	}
+	value := read(o)
+	v.read = append(v.read, fieldValue{name, value})
+	return value
 }
 
 // Has implements [fields.Fields].
@@ -176,8 +200,8 @@ func (o attributes) Get(name string) string {
 	switch {
 	case read == nil:
 		return ""
-	case o.cache == nil:
-		return read(o.Object)
+	case o.cache != nil:
+		return o.cache.field(o.Object, name, read)
 	}
-	return o.cache.field(o.Object, name, read)
+	return o.seen.get(o.Object, name, read)
 }

@@ -40,12 +40,12 @@ func newPages(ttl time.Duration, most, mostOfOne int) *pages {
 	return &pages{ttl: ttl, most: most, mostOfOne: mostOfOne, held: map[moment]*page{}}
 }
 
-// hold takes over a pinned view for a caller. The page that is returned is found, as
+// hold takes over the pinned view of a version for a caller. The page that is returned is found, as
 // by find; it is nil if the informer has ended, and the view is released then.
-func (p *pages) hold(f *feed, view *informer.View[*codec.Raw], caller string) *page {
+func (p *pages) hold(f *feed, view *informer.View[*codec.Raw], version, caller string) *page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := moment{f, view.ResourceVersion()}
+	at := moment{f, version}
 	x := p.held[at]
 	switch {
 	case x != nil:

@@ -143,7 +143,8 @@ func (f *feed) during(ctx context.Context, do func(context.Context) error) error
 // moment, sorted, and most of them at most; more says that there are others. It
 // waits for the first list as [Reader.State] does.
 func (r *Reader) Namespaces(ctx context.Context, q *Query, most int) (found []string, more bool, err error) {
-	_, view, err := r.pin(ctx, q)
+	own := *q // others may use it at this time
+	_, view, err := r.pin(ctx, &own)
 	if err != nil {
 		return nil, false, err
 	}

@@ -2,6 +2,7 @@ package read
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/tidings-io/tidings/informer"
@@ -23,28 +24,36 @@ func (q *Query) selection() (s informer.Query, possible bool) {
 	return s, s.Namespace == "" || q.among(s.Namespace)
 }
 
-// collect appends what matches behind a key: everything, or with a limit no more
-// than that.
-func (q *Query) collect(view *informer.View[*codec.Raw], after string, limit int64) []*Object {
+// collect returns what matches behind a key: everything, or with a limit no more
+// than that. The error is the context's: a selector may be long, and the objects many.
+func (q *Query) collect(ctx context.Context, view *informer.View[*codec.Raw], after string, limit int64) ([]*Object, error) {
 	s, possible := q.selection()
 	if !possible {
-		return nil
+		return nil, nil
 	}
 	s.After = after
 	var found []*Object
-	full := func() bool { return limit > 0 && int64(len(found)) >= limit }
+	looked, seen := 0, &fieldValues{}
 	for _, s.Namespace = range q.inKeyOrder(s.Namespace) {
 		for o := range view.All(s) {
-			if q.matchesFields(o, nil) {
-				found = append(found, o)
+			if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
 			}
-			if full() {
-				return found
+			if !q.everyField() && !q.ask.Fields.Matches(attributes{query: q, Object: o, seen: seen}) {
+				continue
+			}
+			if found = append(found, o); limit > 0 && int64(len(found)) >= limit {
+				return found, nil
 			}
 		}
 	}
-	return found
+	return found, nil
 }
+
+// lookEvery is after how many objects it is looked whether the answer is still wanted.
+const lookEvery = 64
+
+func (q *Query) everyField() bool { return q.ask.Fields == nil || q.ask.Fields.Empty() }
 
 // matches says whether an object is among those asked for. It is for what happens
 // to objects, which is shown to the selectors of all watches; seen remembers what
@@ -56,11 +65,7 @@ func (q *Query) matches(o *Object, seen *selectorCache) bool {
 	if q.ask.Labels != nil && !q.ask.Labels.Empty() && !q.ask.Labels.Matches(seen.labels(o)) {
 		return false
 	}
-	return q.matchesFields(o, seen)
-}
-
-func (q *Query) matchesFields(o *Object, seen *selectorCache) bool {
-	return q.ask.Fields == nil || q.ask.Fields.Empty() || q.ask.Fields.Matches(attributes{q, o, seen})
+	return q.everyField() || q.ask.Fields.Matches(attributes{query: q, Object: o, cache: seen})
 }
 
 // among says that a namespace is one of those the query is limited to.

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -121,8 +122,8 @@ func (r *Reader) latest(ctx context.Context, q *Query, f *feed) (*State, error) 
 
 // few says that the query is about few objects of many, so that the cluster may
 // be quicker to answer it than to prove that the mirror can.
-func (f *feed) few(q *Query) bool {
-	if q.ask.Continue != "" || q.ask.Verb != List || q.nowhere() {
+func (f *feed) few(ctx context.Context, q *Query) bool {
+	if q.ask.Continue != "" || q.ask.Verb != List || q.within != nil || q.nowhere() {
 		return false
 	}
 	view := f.Engine().View()
@@ -134,12 +135,13 @@ func (f *feed) few(q *Query) bool {
 	if q.ask.Limit > 0 {
 		most = min(most, q.ask.Limit)
 	}
-	return int64(len(q.collect(view, "", most+1))) <= most
+	found, err := q.collect(ctx, view, "", most+1)
+	return err == nil && int64(len(found)) <= most
 }
 
 // liveState is the cluster's own answer.
 func (r *Reader) liveState(ctx context.Context, q *Query, f *feed) (*State, error) {
-	if !f.few(q) {
+	if !f.few(ctx, q) {
 		return nil, errStopped
 	}
 	s := &State{query: q, live: []*Object{}}
@@ -203,7 +205,7 @@ func (r *Reader) past(ctx context.Context, q *Query, f *feed, version uint64) (*
 	}
 	if f.Context().Err() != nil || !s.view.Synced() {
 		s.view.Release()
-		return nil, context.Cause(f.Context())
+		return nil, cmp.Or(context.Cause(f.Context()), error(errStale))
 	}
 	return s, nil
 }
@@ -250,7 +252,11 @@ func (r *Reader) List(ctx context.Context, q *Query, each func(*Object) error) (
 	// The objects are collected before they are delivered, so that a slow caller does
 	// not make the store keep what is superseded meanwhile. One more than a page holds
 	// says that another page follows.
-	found := s.List(after, limit+min(limit, 1))
+	found, err := s.List(ctx, after, limit+min(limit, 1))
+	if err != nil {
+		s.Release()
+		return ListMeta{}, err
+	}
 	if limit > 0 && int64(len(found)) > limit {
 		found = found[:limit]
 		last := informer.Key(found[limit-1])
@@ -287,7 +293,7 @@ func (s *State) Hold() {
 	if s.live != nil || s.page != nil || len(s.before) > 0 {
 		return
 	}
-	if s.page = s.reader.pages.hold(s.feed, s.view, s.caller); s.page != nil {
+	if s.page = s.reader.pages.hold(s.feed, s.view, s.version, s.caller); s.page != nil {
 		s.view = s.page.view
 		return
 	}
@@ -319,21 +325,23 @@ func (s *State) Get(namespace, name string) (*Object, bool) {
 }
 
 // List returns the objects that the query selects behind the one with the key after,
-// in the order of keys; with a limit no more than that.
-func (s *State) List(after string, limit int64) []*Object {
+// in the order of keys; with a limit no more than that. The error is the context's.
+func (s *State) List(ctx context.Context, after string, limit int64) ([]*Object, error) {
 	switch {
 	case s.live != nil:
-		return s.live
+		return s.live, nil
 	case len(s.before) == 0:
-		found := s.query.collect(s.view, after, limit)
-		s.feed.Engine().IndexFor(informer.Query{Labels: s.query.ask.Labels}, len(found) > 0)
-		return found
+		found, err := s.query.collect(ctx, s.view, after, limit)
+		if err == nil {
+			s.feed.Engine().IndexFor(informer.Query{Labels: s.query.ask.Labels}, len(found) > 0)
+		}
+		return found, err
 	}
 	found := s.merge(after, func(o *Object) bool { return s.query.matches(o, &s.feed.selectors) })
 	if limit > 0 && int64(len(found)) > limit {
 		found = found[:limit]
 	}
-	return found
+	return found, context.Cause(ctx)
 }
 
 // Count is the number of objects in the query's namespaces behind a key, selected or

@@ -23,7 +23,7 @@ func (r *rig) state(q read.Ask, match read.Match, version uint64) ([]string, str
 	s, err := r.stateOf(q, match, version)
 	r.must(err)
 	defer s.Release()
-	found := s.List("", 0)
+	found, _ := s.List(r.ctx, "", 0)
 	out := []string{}
 	for _, o := range found {
 		out = append(out, line(o))
@@ -312,7 +312,7 @@ func TestPast(t *testing.T) {
 					continue // and not retained
 				}
 				r.must(err)
-				found := s.List("", 0)
+				found, _ := s.List(r.ctx, "", 0)
 				got := []string{}
 				for _, o := range found {
 					got = append(got, line(o))
@@ -324,8 +324,12 @@ func TestPast(t *testing.T) {
 				half.Namespace = "a"
 				in, err := r.stateOf(half, read.Exact, version(at))
 				r.must(err)
-				if some, want := in.List("", 1), in.Count("", 0); len(some) != min(want, 1) || want != len(in.List("", 0)) {
-					rt.Errorf("at %s: %d in namespace a, of %d", at, len(some), want)
+				some, err := in.List(r.ctx, "", 1)
+				r.must(err)
+				all, err := in.List(r.ctx, "", 0)
+				r.must(err)
+				if want := in.Count("", 0); len(some) != min(want, 1) || len(all) != want {
+					rt.Errorf("at %s: %d and %d in namespace a, of %d", at, len(some), len(all), want)
 				}
 				in.Release()
 				s.Release()

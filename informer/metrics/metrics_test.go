@@ -54,6 +54,9 @@ func TestCollector(t *testing.T) {
 	if err := panicked.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
+	for changed := inf.StatusChanged(); inf.Status().Phase != informer.Watching; changed = inf.StatusChanged() {
+		<-changed
+	}
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(metrics.NewCollector(metrics.OfFactory(factory))); err != nil {
 		t.Fatal(err)
