@@ -79,7 +79,7 @@ func (b *Budget) Admit(ctx context.Context, caller string, cost Cost) (leave fun
 	t := &ticket{caller: caller, bytes: cost.Bytes, in: make(chan struct{})}
 	if cost.Work > b.timeout/longPart {
 		if cost.Work > b.timeout {
-			return nil, b.refuse(fmt.Sprintf("it takes about %s to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Round(time.Second), page))
+			return nil, b.refuse(fmt.Sprintf("it takes about %.0f seconds to make this answer, longer than a request may take: ask for pages, with limit=%d", cost.Work.Seconds(), page))
 		}
 		t.beside = max(1, min(longEach*b.processors, int(b.timeout/makingPart*time.Duration(b.processors)/cost.Work)))
 	}
