@@ -83,7 +83,7 @@ func (r *Reviewer) Meet(ctx context.Context, credentials Credentials) error {
 func (r *Reviewer) byToken(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
 	const asking = "a TokenReview"
 	token := *credentials.token
-	got, err := r.tokens.get(ctx, digestOf("token", token), func(ctx context.Context) (*Caller, time.Duration, error) {
+	got, err := r.tokens.get(ctx, digestOf("token", token), "", func(ctx context.Context) (*Caller, time.Duration, error) {
 		var review authenticationv1.TokenReview
 		err := create(ctx, r.authentication, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, &review)
 		if err != nil {
