@@ -213,6 +213,14 @@ func (c *cache[V]) standing(key digest) standing {
 	return stranger
 }
 
+// lastYes is the value of the last yes, or none.
+func (c *cache[V]) lastYes(key digest) (value V) {
+	if m, _ := c.memories.get(key); m != nil {
+		value = m.yes.value
+	}
+	return value
+}
+
 // fly finds out the answer to a question. The context ends when it is withdrawn,
 // which it cannot be once it has been sent.
 func (c *cache[V]) fly(ctx context.Context, f *flight[V], ask question[V]) (got answer[V]) {

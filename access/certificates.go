@@ -139,12 +139,8 @@ func (c Credentials) signedBy(by *pool) digest {
 }
 
 func (r *Reviewer) standingOfCertificate(credentials Credentials) standing {
-	m, _ := r.authorities.cache.memories.get(digest{})
-	switch {
-	case m == nil:
-		return stranger
-	case m.yes.value != nil:
-		return r.certificates.standing(credentials.signedBy(m.yes.value))
+	if by := r.authorities.cache.lastYes(digest{}); by != nil {
+		return r.certificates.standing(credentials.signedBy(by))
 	}
 	return r.authorities.cache.standing(digest{})
 }
