@@ -71,6 +71,21 @@ func (r *Reviewer) IsStranger(credentials Credentials) (bool, error) {
 	return false, unauthorized()
 }
 
+// Payer is the key of the user whose credentials they are, whoever it wants to act
+// as, see [Caller.Key]. It asks nothing: "" means that they have not been accepted
+// lately.
+func (r *Reviewer) Payer(credentials Credentials) string {
+	if by := r.authorities.cache.lastYes(digest{}); by != nil && len(credentials.certificates) > 0 {
+		if c := r.certificates.lastYes(credentials.signedBy(by)); c != nil {
+			return c.payer
+		}
+	}
+	if credentials.token == nil {
+		return ""
+	}
+	return payerOf(r.tokens.lastYes(digestOf("token", *credentials.token)))
+}
+
 // Meet finds out whose credentials of a stranger they are. From then on they are
 // known, for a time, if they are anybody's. The error is as of
 // [Reviewer.Authenticate].
@@ -83,7 +98,7 @@ func (r *Reviewer) Meet(ctx context.Context, credentials Credentials) error {
 func (r *Reviewer) byToken(ctx context.Context, credentials Credentials) (*Caller, time.Time, error) {
 	const asking = "a TokenReview"
 	token := *credentials.token
-	got, err := r.tokens.get(ctx, digestOf("token", token), func(ctx context.Context) (*Caller, time.Duration, error) {
+	got, err := r.tokens.get(ctx, digestOf("token", token), "", func(ctx context.Context) (*Caller, time.Duration, error) {
 		var review authenticationv1.TokenReview
 		err := create(ctx, r.authentication, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, &review)
 		if err != nil {

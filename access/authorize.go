@@ -73,7 +73,7 @@ func (r *Reviewer) AuthorizeUntil(ctx context.Context, caller *Caller, a Attribu
 }
 
 func (r *Reviewer) right(ctx context.Context, caller *Caller, a Attributes) (answer[verdict], error) {
-	return r.rights.get(ctx, a.of(caller), func(ctx context.Context) (verdict, time.Duration, error) {
+	return r.rights.get(ctx, a.of(caller), caller.payer, func(ctx context.Context) (verdict, time.Duration, error) {
 		status, err := r.review(ctx, caller, a.spec)
 		switch {
 		case err != nil:

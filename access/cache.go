@@ -1,13 +1,14 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
+	"github.com/tidings-io/tidings/internal/flight"
 )
 
 // digest is what an answer is found by. It stands for everything that the
@@ -59,58 +60,79 @@ type cache[V any] struct {
 	owner   func(V) string // in whose share an answer is remembered
 	// Places are taken by questions under way. Those about strangers, which have
 	// no yes from before, are of their own.
-	places, strangers chan struct{}
+	places, strangers *places
 	memories          *shares[*memory[V]]
-	flights           singleflight.Group
-	silent            atomic.Bool // the last question was not answered
+	flights           flight.Group[asking, answer[V]]
+	silent            atomic.Bool // the last question sent was not answered
 
 	asked, remembered, failed, graced atomic.Uint64
 }
 
-func newCache[V any](options Options, isYes func(V) bool, owner func(V) string, places, strangers chan struct{}) *cache[V] {
-	return &cache[V]{options: options, isYes: isYes, owner: owner, places: places, strangers: strangers, memories: newShares[*memory[V]](options.MaxEntries)}
+func newCache[V any](options Options, isYes func(V) bool, owner func(V) string, places, strangers *places) *cache[V] {
+	return &cache[V]{
+		options: options, isYes: isYes, owner: owner, places: places, strangers: strangers,
+		memories: newShares[*memory[V]](options.MaxEntries),
+	}
 }
 
-// get returns the answer to a question. ask says how long its answer may be
-// believed, from the time that it was called; its context does not end with the
-// caller's, because others may be waiting for the same answer.
+// asking is what a question under way is found by: with the payer, because it waits
+// for its place behind others of the same.
+type asking struct {
+	key   digest
+	payer string
+}
+
+// question is sent to the cluster. It says how long its answer may be believed,
+// from the time that it was called. Its context does not end with the caller's,
+// because others may be waiting for the same answer.
+type question[V any] func(context.Context) (V, time.Duration, error)
+
+// get returns the answer to a question, which takes a place of the payer's.
 //
 // A yes from before is the answer for [Options.Grace] after its time if the
-// cluster cannot be asked.
-func (c *cache[V]) get(ctx context.Context, key digest, ask func(context.Context) (V, time.Duration, error)) (answer[V], error) {
+// cluster cannot be asked. That a question has to wait for its place does not
+// mean that: patience begins when it is sent.
+func (c *cache[V]) get(ctx context.Context, key digest, payer string, ask question[V]) (answer[V], error) {
 	m, _ := c.memories.get(key)
 	if known, ok := m.believed(); ok {
 		c.remembered.Add(1)
 		return c.note(known)
 	}
-	flight := c.flights.DoChan(string(key[:]), func() (any, error) {
-		m, _ := c.memories.get(key)
-		if known, ok := m.believed(); ok && !known.grace { // of a flight that has just landed
-			return known, nil
-		}
-		return c.ask(context.WithoutCancel(ctx), key, m, ask), nil
-	})
-	var late <-chan time.Time
-	if _, ok := c.spare(m); ok {
-		wait := patience
-		if c.silent.Load() {
-			wait = impatience
-		}
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		late = timer.C
+	f := c.flights.Join(ctx, asking{key, payer}, func(ctx context.Context, sent func()) answer[V] { return c.fly(ctx, key, payer, ask, sent) })
+	defer c.flights.Leave(f)
+	wait, sent := patience, f.Sent()
+	if c.silent.Load() {
+		wait = impatience
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if _, ok := c.spare(m); !ok {
+		timer.Stop()
 	}
 	for {
 		select {
-		case result := <-flight:
-			if result.Err != nil { // a panic or Goexit comes back in its own way
-				return answer[V]{}, result.Err
+		case <-f.Landed():
+			return c.note(f.Answer())
+		case <-sent:
+			sent = nil
+			if _, ok := c.spare(m); ok {
+				timer.Reset(wait)
 			}
-			return c.note(result.Val.(answer[V]))
-		case <-late:
-			c.silent.Store(true)
-			if spare, ok := c.late(key, m); ok {
-				return c.note(spare)
+		case <-timer.C:
+			if sent == nil && wait == patience {
+				c.silent.Store(true)
+			}
+			if c.silent.Load() {
+				if last, ok := c.last(key, m); ok {
+					return c.note(last)
+				}
+				continue
+			}
+			wait = patience // for other questions are answered
+			if sent == nil {
+				timer.Reset(patience)
+			} else {
+				timer.Reset(impatience)
 			}
 		case <-ctx.Done():
 			return answer[V]{}, context.Cause(ctx)
@@ -118,16 +140,21 @@ func (c *cache[V]) get(ctx context.Context, key digest, ask func(context.Context
 	}
 }
 
-// late is the answer to a question that is still under way: the last yes, unless
-// something has come meanwhile. Others need not wait for a moment then.
-func (c *cache[V]) late(key digest, m *memory[V]) (out answer[V], ok bool) {
-	out, ok = c.spare(m)
+// last is the answer to a question that the cluster does not answer: what has come
+// meanwhile, or else the last yes if no no has come since. Others need not wait for
+// a moment then.
+func (c *cache[V]) last(key digest, m *memory[V]) (out answer[V], ok bool) {
+	if m == nil || m.yes.until.IsZero() {
+		return out, false
+	}
 	c.memories.put(key, c.owner(m.yes.value), func(now *memory[V], _ bool) (*memory[V], time.Time, bool) {
-		if came, believed := now.believed(); believed {
-			out, ok = came, true
+		if out, ok = now.believed(); ok {
 			return nil, time.Time{}, false
 		}
-		return &memory[V]{out, m.yes}, c.forget(out, m.yes), ok && now == m
+		if out, ok = c.spare(now); !ok {
+			return nil, time.Time{}, false
+		}
+		return &memory[V]{out, now.yes}, c.forget(out, now.yes), true
 	})
 	return out, ok
 }
@@ -195,64 +222,91 @@ func (c *cache[V]) standing(key digest) standing {
 	return stranger
 }
 
-func (c *cache[V]) ask(ctx context.Context, key digest, m *memory[V], ask func(context.Context) (V, time.Duration, error)) answer[V] {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, errSilent)
-	defer cancel()
+// lastYes is the value of the last yes, or none.
+func (c *cache[V]) lastYes(key digest) (value V) {
+	if m, _ := c.memories.get(key); m != nil {
+		value = m.yes.value
+	}
+	return value
+}
+
+// fly finds out the answer to a question. The context ends when it is withdrawn,
+// which it cannot be once it has been sent.
+func (c *cache[V]) fly(ctx context.Context, key digest, payer string, ask question[V], sent func()) (got answer[V]) {
+	m, _ := c.memories.get(key)
+	if known, ok := m.believed(); ok && !known.grace { // of a flight that has just landed
+		return known
+	}
 	places := c.strangers
-	var got, yes answer[V]
 	if m != nil && !m.yes.until.IsZero() {
-		places, yes = c.places, m.yes
+		places, payer = c.places, cmp.Or(payer, c.owner(m.yes.value))
 	}
 	_, graceful := c.spare(m)
-	if c.take(ctx, places, graceful && c.silent.Load()) {
-		defer func() { <-places }()
-		c.asked.Add(1)
-		asked := time.Now()
-		var believed time.Duration
-		got.value, believed, got.err = ask(ctx)
-		got.until = asked.Add(believed)
-		c.silent.Store(isSilence(got.err))
-	} else {
+	waiting, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	if !places.take(waiting, payer, graceful && c.silent.Load()) {
 		got.err = errCrowded
-	}
-	switch {
-	case got.err != nil:
-		c.failed.Add(1)
-		got.until = time.Now().Add(c.options.Fail)
-		if spare, ok := c.spare(m); ok && isSilence(got.err) {
-			got = spare
+		if ctx.Err() != nil {
+			return got // withdrawn
 		}
-	case c.isYes(got.value):
-		yes = got
-	default:
-		yes = answer[V]{}
+		c.failed.Add(1)
+		if c.silent.Load() { // those under way are not answered either
+			if last, ok := c.last(key, m); ok {
+				return last
+			}
+		}
+		return got
 	}
-	owner := ""
+	defer places.giveBack(payer)
+	sent()
+	return c.ask(context.WithoutCancel(ctx), key, m, ask)
+}
+
+// ask sends a question, and remembers the answer.
+func (c *cache[V]) ask(ctx context.Context, key digest, m *memory[V], ask question[V]) (got answer[V]) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, errSilent)
+	defer cancel()
+	c.asked.Add(1)
+	asked := time.Now()
+	var believed time.Duration
+	got.value, believed, got.err = ask(ctx)
+	c.silent.Store(isSilence(got.err))
 	if got.err == nil {
-		owner = c.owner(got.value)
-	} else if !yes.until.IsZero() {
-		owner = c.owner(yes.value)
+		got.until = asked.Add(believed)
+		var yes answer[V]
+		if c.isYes(got.value) {
+			yes = got
+		}
+		c.remember(key, c.owner(got.value), func(*memory[V]) *memory[V] { return &memory[V]{got, yes} })
+		return got
 	}
-	if forget := c.forget(got, yes); time.Now().Before(forget) {
-		c.memories.put(key, owner, func(*memory[V], bool) (*memory[V], time.Time, bool) { return &memory[V]{got, yes}, forget, true })
+	c.failed.Add(1)
+	if isSilence(got.err) {
+		if last, ok := c.last(key, m); ok {
+			return last
+		}
 	}
+	got.until = time.Now().Add(c.options.Fail)
+	owner := ""
+	if m != nil && !m.yes.until.IsZero() {
+		owner = c.owner(m.yes.value)
+	}
+	c.remember(key, owner, func(now *memory[V]) *memory[V] {
+		if now == nil {
+			return &memory[V]{answer: got}
+		}
+		if _, ok := now.believed(); ok { // an answer came meanwhile
+			return now
+		}
+		return &memory[V]{got, now.yes}
+	})
 	return got
 }
 
-// take takes a place, and waits for one unless that is not worth it.
-func (c *cache[V]) take(ctx context.Context, places chan struct{}, atOnce bool) bool {
-	select {
-	case places <- struct{}{}:
-		return true
-	default:
-	}
-	if atOnce {
-		return false
-	}
-	select {
-	case places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+func (c *cache[V]) remember(key digest, owner string, change func(now *memory[V]) *memory[V]) {
+	c.memories.put(key, owner, func(now *memory[V], _ bool) (*memory[V], time.Time, bool) {
+		next := change(now)
+		forget := c.forget(next.answer, next.yes)
+		return next, forget, next != now && time.Now().Before(forget)
+	})
 }

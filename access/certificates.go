@@ -64,7 +64,7 @@ func authoritiesOfFile(path string) *authorities {
 
 func newAuthorities(options Options, read func(context.Context) ([]byte, error)) *authorities {
 	options.MaxEntries = 1
-	place := make(chan struct{}, 1)
+	place := newPlaces(1)
 	return &authorities{
 		cache: newCache(options, func(p *pool) bool { return p != nil }, func(*pool) string { return "" }, place, place),
 		read:  read,
@@ -72,7 +72,7 @@ func newAuthorities(options Options, read func(context.Context) ([]byte, error))
 }
 
 func (a *authorities) get(ctx context.Context) (*pool, error) {
-	got, err := a.cache.get(ctx, digest{}, func(ctx context.Context) (*pool, time.Duration, error) {
+	got, err := a.cache.get(ctx, digest{}, "", func(ctx context.Context) (*pool, time.Duration, error) {
 		body, err := a.read(ctx)
 		if err != nil {
 			return nil, 0, err
@@ -108,7 +108,7 @@ func (r *Reviewer) byCertificate(ctx context.Context, credentials Credentials) (
 	if roots == nil {
 		return nil, time.Time{}, nil
 	}
-	got, err := r.certificates.get(ctx, credentials.signedBy(roots), func(context.Context) (*Caller, time.Duration, error) {
+	got, err := r.certificates.get(ctx, credentials.signedBy(roots), "", func(context.Context) (*Caller, time.Duration, error) {
 		own := credentials.certificates[0]
 		if !verified(credentials.certificates, roots) {
 			return nil, r.options.Deny, nil
@@ -139,12 +139,8 @@ func (c Credentials) signedBy(by *pool) digest {
 }
 
 func (r *Reviewer) standingOfCertificate(credentials Credentials) standing {
-	m, _ := r.authorities.cache.memories.get(digest{})
-	switch {
-	case m == nil:
-		return stranger
-	case m.yes.value != nil:
-		return r.certificates.standing(credentials.signedBy(m.yes.value))
+	if by := r.authorities.cache.lastYes(digest{}); by != nil {
+		return r.certificates.standing(credentials.signedBy(by))
 	}
 	return r.authorities.cache.standing(digest{})
 }

@@ -59,6 +59,9 @@ func (r *Reviewer) unanswered(ctx context.Context, asking string, err error) err
 		return context.Cause(ctx)
 	}
 	message := fmt.Sprintf("nothing is shown that the API server of cluster %s cannot be asked about, and it does not answer %s", r.name, asking)
+	if errors.Is(err, errCrowded) {
+		message = fmt.Sprintf("too many questions about callers are under way at the API server of cluster %s for %s to be sent: ask again, with fewer requests at a time", r.name, asking)
+	}
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		message += "; the mirror's own user needs the rights of the ClusterRole system:auth-delegator, and to get the config map kube-system/extension-apiserver-authentication"
 	}
@@ -77,7 +80,7 @@ func isSilence(err error) bool {
 	}
 	var network net.Error // which all errors of http.Client are
 	return errors.As(err, &network) || slices.ContainsFunc(
-		[]error{errSilent, errCrowded, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF},
+		[]error{errSilent, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF},
 		func(silence error) bool { return errors.Is(err, silence) })
 }
 

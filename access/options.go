@@ -25,7 +25,8 @@ type Options struct {
 	// Fail is how soon a question is sent again that was not answered. 0 means
 	// 1 second.
 	Fail time.Duration
-	// Timeout is how long a question may take. 0 means 10 seconds.
+	// Timeout is how long a question may wait until it can be sent, and how long
+	// its answer may take then. 0 means 10 seconds.
 	Timeout time.Duration
 	// Grace is how long the last yes is used after its time while the cluster
 	// cannot be asked: it cannot be reached, does not answer within 2 seconds or
@@ -37,7 +38,7 @@ type Options struct {
 	// answer goes of the user with the most. 0 means 20,000.
 	MaxEntries int
 	// MaxQuestions is how many questions a cluster is asked at once; more wait.
-	// 0 means 64.
+	// One user's are at most half of them. 0 means 64.
 	MaxQuestions int
 	// MaxStrangers is the same for questions about tokens that are not known, so
 	// that whoever invents some keeps nobody else waiting. 0 means 32.

@@ -95,15 +95,15 @@ func newReviewer(g *Gate, c *cluster.Cluster) (*Reviewer, error) {
 	fail := func(err error) (*Reviewer, error) {
 		return nil, fmt.Errorf("cluster %q: prepare to ask about callers: %w", c.Name(), err)
 	}
-	places := make(chan struct{}, g.options.MaxQuestions)
+	places := newPlaces(g.options.MaxQuestions)
 	r := &Reviewer{
 		name: c.Name(), options: g.options, log: g.options.Logger,
 		warn:   rate.NewLimiter(rate.Every(10*time.Second), 1),
 		base:   c.BaseURL().String(),
-		tokens: newCache(g.options, isSomebody, payerOf, places, make(chan struct{}, g.options.MaxStrangers)),
+		tokens: newCache(g.options, isSomebody, payerOf, places, newPlaces(g.options.MaxStrangers)),
 		rights: newCache(g.options, func(v verdict) bool { return v.allowed }, func(v verdict) string { return v.of }, places, places),
 
-		certificates: newCache(g.options, isSomebody, payerOf, make(chan struct{}, 8), make(chan struct{}, 8)), // asks nobody
+		certificates: newCache(g.options, isSomebody, payerOf, newPlaces(8), newPlaces(8)), // asks nobody
 		hidden:       newShares[time.Time](g.options.MaxEntries),
 	}
 	var err error

@@ -45,7 +45,12 @@ func grantOf(r *http.Request) *grant { return r.Context().Value(grantKey{}).(*gr
 // else is done for it. A route that it does not know is nobody's.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, g, err := s.admit(r)
+		g := &grant{}
+		ctx, caller, leave, err := s.enter(r, g)
+		if err == nil {
+			defer leave()
+			err = s.admit(ctx, r, g)
+		}
 		if err != nil {
 			if !unheard(r) {
 				s.refuse(w, r, inTime(r, err))
@@ -55,13 +60,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if s.opts.Gate != nil {
 			access.Strip(r.Header)
 		}
-		caller := callerKey(g, r)
-		leave, err := s.limits.enterCaller(classOf(r), caller)
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		defer leave()
 		if g.timeout > 0 {
 			limited, cancel := context.WithTimeoutCause(ctx, g.timeout, errTooLong)
 			defer cancel()
@@ -77,57 +75,62 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admit decides about a request. The context is that of what it was allowed.
-func (s *Server) admit(r *http.Request) (context.Context, *grant, error) {
-	rt, ctx := routeOf(r), r.Context()
-	g := &grant{}
-	var err error
+// enter finds out who makes a request, and counts it as that caller's before
+// anything is asked about its rights. The context knows the caller.
+func (s *Server) enter(r *http.Request, g *grant) (ctx context.Context, caller string, leave func(), err error) {
 	if g.credentials, err = s.credentials(r); err != nil {
-		return ctx, nil, err
+		return nil, "", nil, err
 	}
-	ctx, err = s.identify(ctx, rt, g)
-	if err != nil {
-		return ctx, nil, err
+	if ctx, err = s.identify(r.Context(), routeOf(r), g); err != nil {
+		return nil, "", nil, err
 	}
+	caller = callerKey(g, r)
+	leave, err = s.limits.enterCaller(classOf(r), caller)
+	return ctx, caller, leave, err
+}
+
+// admit decides about a request of the caller that the context knows.
+func (s *Server) admit(ctx context.Context, r *http.Request, g *grant) (err error) {
+	rt := routeOf(r)
 	switch rt.kind {
 	case index, health, ready:
-		return ctx, g, nil // what they show depends on who asks
+		return nil // what they show depends on who asks
 	case metric:
 		g.done = monitoring
 	case clusterList, clusterOne:
 		// Who is known may know what there is.
-		return ctx, g, nil
+		return nil
 	case kubernetes:
 		if rt.api == nil {
-			return ctx, nil, apierrors.NewBadRequest("the path cannot be understood")
+			return apierrors.NewBadRequest("the path cannot be understood")
 		}
 		if g.timeout, err = timeoutOf(r, rt); err != nil {
-			return ctx, nil, err
+			return err
 		}
 		if g.done = access.AttributesOf(rt.api.Info); rt.api.Query != nil {
 			g.done = attributesOf(rt.api.Query)
 		}
 		if g.handed = s.handsOn(rt.api); g.handed {
-			return ctx, g, nil
+			return nil
 		}
 		g.held = rt.watch
 	case objects:
 		if g.query, g.params, err = query(r.WithContext(ctx), rt); err != nil {
-			return ctx, nil, s.undiscovered(ctx, g, err)
+			return s.undiscovered(ctx, g, err)
 		}
 		g.done = attributesOf(g.query)
 		if g.held = g.params.watch; g.params.visible {
 			g.held = false // which namespaces is asked as it goes on
-			return ctx, g, nil
+			return nil
 		}
 	default:
-		return ctx, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("nobody may do that"))
+		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("nobody may do that"))
 	}
 	if s.opts.Gate == nil {
 		g.held = false
-		return ctx, g, nil
+		return nil
 	}
-	return ctx, g, g.reviewer.Authorize(ctx, g.caller, g.done)
+	return g.reviewer.Authorize(ctx, g.caller, g.done)
 }
 
 // timeoutOf reads how long a request of the Kubernetes API may take at most, if its
@@ -171,6 +174,13 @@ func (s *Server) identify(ctx context.Context, rt route, g *grant) (context.Cont
 	if g.reviewer, err = s.opts.Gate.Reviewer(rt.cluster.Connection(), s.mirror.Uses); err != nil {
 		return ctx, err
 	}
+	// What the cluster is asked for it counts as the caller's too. On whose behalf it
+	// acts is not known yet.
+	leave, err := s.limits.enterCaller(rt.class(), g.reviewer.Payer(g.credentials))
+	if err != nil {
+		return ctx, err
+	}
+	defer leave()
 	if g.caller, err = g.reviewer.Authenticate(ctx, g.credentials); err != nil {
 		if public {
 			g.caller = nil

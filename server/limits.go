@@ -22,8 +22,10 @@ const (
 
 func (c class) String() string { return [...]string{"requests", "watches"}[c] }
 
-func classOf(r *http.Request) class {
-	if routeOf(r).watch {
+func classOf(r *http.Request) class { return routeOf(r).class() }
+
+func (rt route) class() class {
+	if rt.watch {
 		return open
 	}
 	return brief

@@ -62,9 +62,12 @@ func (b *bubble) must(err error) {
 }
 
 // ask answers with the status, and says when to come back if it is 429.
-func (b *bubble) ask(from, token, path string) string {
+func (b *bubble) ask(from, token, path string, headers ...string) string {
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, path, nil)
 	r.RemoteAddr = from
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
