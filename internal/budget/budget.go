@@ -58,7 +58,8 @@ const (
 	longPart, patiencePart, makingPart = 600, 3, 4
 	// longEach is how many that take long there are for each processor at most.
 	longEach = 2
-	// maxQueue is how many may wait: each holds the list of what it is about.
+	// maxQueue is how many may wait: each holds the list of what it is about. Half of
+	// them may be of one caller.
 	maxQueue = 100
 	// comeBack is when who is refused should ask again.
 	comeBack = 5
@@ -83,8 +84,8 @@ func (b *Budget) Admit(ctx context.Context, caller string, cost Cost) (leave fun
 		}
 		t.beside = max(1, min(longEach*b.processors, int(b.timeout/makingPart*time.Duration(b.processors)/cost.Work)))
 	}
-	if !b.enter(t) {
-		return nil, b.refuse("too many answers are waiting to be made")
+	if why := b.enter(t); why != "" {
+		return nil, b.refuse(why)
 	}
 	patience := time.NewTimer(b.timeout / patiencePart)
 	defer patience.Stop()
@@ -112,16 +113,32 @@ func (b *Budget) refuse(why string) error {
 	return apierrors.NewTooManyRequests(why, comeBack)
 }
 
-// enter queues a ticket, and lets in whom there is room for.
-func (b *Budget) enter(t *ticket) bool {
+// enter queues a ticket, and lets in whom there is room for. A ticket that has to wait
+// is refused if too many wait: enter returns why.
+func (b *Budget) enter(t *ticket) (why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queue) >= maxQueue {
-		return false
-	}
 	b.queue = append(b.queue, t)
 	b.next()
-	return true
+	if b.inside[t] {
+		return ""
+	}
+	ofCaller := 0
+	for _, o := range b.queue {
+		if o.caller == t.caller {
+			ofCaller++
+		}
+	}
+	switch {
+	case len(b.queue) > maxQueue:
+		why = "too many answers are waiting to be made: ask again"
+	case t.caller != "" && ofCaller > maxQueue/2:
+		why = "too many of your answers are waiting to be made: ask again when you have got some"
+	default:
+		return ""
+	}
+	b.queue = b.queue[:len(b.queue)-1] // the ticket is the last one
+	return why
 }
 
 func (b *Budget) leave(t *ticket) {

@@ -148,6 +148,51 @@ func TestWork(t *testing.T) {
 	})
 }
 
+// Those who wait for their own share keep nobody out who has room, and one caller leaves
+// half of the queue to others.
+func TestFullQueue(t *testing.T) {
+	for _, callers := range [][]string{{"a"}, {"a", "b"}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budget.New(400*mega, timeout)
+			var all sync.WaitGroup
+			var in, refused atomic.Int64
+			ask := func(caller string) {
+				leave, ok := asks(t, b, caller, budget.Cost{Bytes: 40 * mega})
+				if !ok {
+					refused.Add(1)
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+				leave()
+				in.Add(1)
+			}
+			for _, caller := range callers {
+				for range 51 { // one of which is let in at once
+					all.Go(func() { ask(caller) })
+				}
+			}
+			synctest.Wait()
+			if refused.Load() != 0 {
+				t.Errorf("%d of %v are refused", refused.Load(), callers)
+			}
+			begun := time.Now()
+			ask("a")
+			if refused.Load() != 1 || time.Since(begun) > 0 {
+				t.Error("a has more than half of the queue")
+			}
+			if leave, ok := asks(t, b, "c", budget.Cost{Bytes: 2 * mega}); !ok || time.Since(begun) > 0 {
+				t.Error("there is room for c")
+			} else {
+				leave()
+			}
+			all.Wait()
+			if want := int64(51 * len(callers)); in.Load() != want {
+				t.Errorf("%d were let in, not %d", in.Load(), want)
+			}
+		})
+	}
+}
+
 // Whatever comes, there is never more than there may be, and everybody is let in or
 // refused.
 func TestMany(t *testing.T) {
