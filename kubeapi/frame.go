@@ -33,11 +33,8 @@ func (f form) wrap(event string, content []byte) []byte {
 	return out
 }
 
-// frame is the frame of an event about one object.
+// frame is the frame of an event about one object, if that is not shown in a Table.
 func (w *watch) frame(event string, o *read.Object) ([]byte, error) {
-	if w.form.content == table {
-		return w.tableFrame(event, []*read.Object{o})
-	}
 	content, err := w.encoding(o, w.kind, w.form)
 	if err != nil {
 		return nil, err
@@ -49,17 +46,10 @@ func (w *watch) frame(event string, o *read.Object) ([]byte, error) {
 	return w.form.wrap(event, content), nil
 }
 
-// tableFrame tells of objects by a Table; the first one has the columns.
-func (w *watch) tableFrame(event string, objects []*read.Object) ([]byte, error) {
-	t, err := w.newTable()
-	if err != nil {
-		return nil, err
-	}
-	meta := metav1.ListMeta{}
-	if len(objects) == 1 {
-		meta.ResourceVersion = objects[0].GetResourceVersion()
-	}
-	content, err := t.table(meta, objects, !w.headed)
+// tableFrame is the frame of an event about one object that is shown in a Table. The
+// first one that is sent has the columns: out.mu is held until it has been.
+func (w *watch) tableFrame(event string, o *read.Object) ([]byte, error) {
+	content, err := w.tables.table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*read.Object{o}, !w.headed)
 	if err != nil {
 		return nil, err
 	}
@@ -149,19 +139,16 @@ func (w *watch) protobufFrame(event string, o runtime.Object) ([]byte, error) {
 	return w.form.wrap(event, envelope(kind, apiVersion, content)), nil
 }
 
-// bookmarkTable is a bookmark for who watches Tables: one row that holds it.
+// bookmarkTable is a bookmark for who watches Tables: one row that holds it. out.mu is
+// held, as for tableFrame.
 func (w *watch) bookmarkTable(m metav1.ObjectMeta) ([]byte, error) {
 	o := metav1.PartialObjectMetadata{ObjectMeta: m}
 	o.Kind, o.APIVersion = "PartialObjectMetadata", w.form.group()
 	if w.form.include == metav1.IncludeObject {
 		o.Kind, o.APIVersion = w.kind.gvk.Kind, w.kind.gvk.GroupVersion().String()
 	}
-	t, err := w.newTable()
-	if err != nil {
-		return nil, err
-	}
 	content := marshal(o)
-	cells, err := t.Cells(content, time.Now())
+	cells, err := w.tables.Cells(content, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +158,7 @@ func (w *watch) bookmarkTable(m metav1.ObjectMeta) ([]byte, error) {
 		out.Rows[0].Object.Raw = content
 	}
 	if !w.headed {
-		out.ColumnDefinitions, w.headed = t.Columns(), true
+		out.ColumnDefinitions, w.headed = w.tables.Columns(), true
 	}
 	return w.form.wrap("BOOKMARK", marshal(out)), nil
 }

@@ -55,11 +55,7 @@ func (c *call) answer(o *read.Object) error {
 	var content []byte
 	switch {
 	case c.form.content == table:
-		var t *tableMaker
-		if t, err = c.newTable(); err != nil {
-			return err
-		}
-		content, err = t.table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*read.Object{o}, true)
+		content, err = c.newTable().table(metav1.ListMeta{ResourceVersion: o.GetResourceVersion()}, []*read.Object{o}, true)
 	default:
 		content, err = c.encoding(o, c.kind, c.form)
 	}

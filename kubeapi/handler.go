@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/lru"
 
-	printing "github.com/tidings-io/tidings/kubeapi/table"
 	"github.com/tidings-io/tidings/mirror"
 	"github.com/tidings-io/tidings/read"
 )
@@ -91,8 +90,6 @@ type call struct {
 	// until is when an answer that has been let in is to be done, where that is later
 	// than the end of the request's time.
 	until time.Time
-	// printer of the kind, once a Table has been asked for.
-	printer *printing.Printer
 }
 
 // Serve answers a request that [Parse] has read. Whoever calls it has seen to it that

@@ -27,10 +27,7 @@ func (c *call) answerList(meta metav1.ListMeta, found []*read.Object) error {
 	}
 	defer leave()
 	if c.form.content == table {
-		t, err := c.newTable()
-		if err != nil {
-			return err
-		}
+		t := c.newTable()
 		head, tail := t.around(meta, true, len(found) == 0)
 		return c.send("rows", head, tail, found, t.each)
 	}

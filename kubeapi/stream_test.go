@@ -99,10 +99,16 @@ type watching struct {
 
 func watchEvents(t *testing.T, a *api, path string) *watching {
 	t.Helper()
+	return watchEventsAs(t, a, path, "application/json")
+}
+
+func watchEventsAs(t *testing.T, a *api, path, accept string) *watching {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.config.Host+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Accept", accept)
 	resp, err := a.client.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -19,12 +19,9 @@ type tableMaker struct {
 	*printing.Printer
 }
 
-// newTable looks the kind's columns up once for each request.
-func (c *call) newTable() (*tableMaker, error) {
-	if c.printer == nil {
-		c.printer = printing.For(c.kind.gvk, c.customColumns())
-	}
-	return &tableMaker{c, c.printer}, nil
+// newTable looks the kind's columns up, once for each request.
+func (c *call) newTable() *tableMaker {
+	return &tableMaker{c, printing.For(c.kind.gvk, c.customColumns())}
 }
 
 // customColumns are what the definition of a custom resource says of columns, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidings-io/tidings/internal/controlplane"
 	"github.com/tidings-io/tidings/internal/samplepods"
+	"github.com/tidings-io/tidings/kubeapi"
 	"github.com/tidings-io/tidings/mirror"
 	"github.com/tidings-io/tidings/server"
 )
@@ -120,6 +121,28 @@ func TestTablesOfAWatch(t *testing.T) {
 		if i == 0 {
 			write(t, r.theirs, http.MethodPut, "/api/v1/namespaces/team-a/configmaps/watched", `{"metadata": {"name": "watched"}, "data": {"a": "b", "c": "d"}}`)
 		}
+	}
+}
+
+// The first frame of a watch has the columns, and no other has, also if bookmarks come
+// between the events.
+func TestTablesOfAWatchWithBookmarks(t *testing.T) {
+	r, c := inMemory(t, mirror.Options{}, server.Options{Kubernetes: kubeapi.Options{BookmarkEvery: time.Millisecond}})
+	put(t, c, "a", "0")
+	for round := range 5 {
+		w := watchEventsAs(t, r.ours, configMaps+"?watch=1&resourceVersion=0&allowWatchBookmarks=true", asTable)
+		seen := map[string]int{}
+		for first := true; seen["MODIFIED"] < 20 || seen["BOOKMARK"] < 20; first = false {
+			e := w.next()
+			kind := e.Get("type").Str
+			if seen[kind]++; e.Get("object.columnDefinitions").IsArray() != first {
+				t.Fatalf("%v: %s", seen, e)
+			}
+			if kind != "BOOKMARK" {
+				put(t, c, "a", fmt.Sprint(round, kind, seen[kind]))
+			}
+		}
+		w.body.Close()
 	}
 }
 

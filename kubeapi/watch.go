@@ -71,6 +71,9 @@ func (c *call) watch() error {
 		return nil // as kube-apiserver takes it
 	}
 	defer time.AfterFunc(timeout, cancel).Stop()
+	if w.form.content == table {
+		w.tables = w.newTable()
+	}
 	if w.bookmarks {
 		defer w.mark(time.Now().Add(timeout))()
 	}
@@ -99,8 +102,10 @@ type watch struct {
 	out       *stream
 	cancel    context.CancelFunc
 	bookmarks bool
-	headed    bool // the columns of tables have been sent
-	told      bool // an event has been
+	told      bool // an event has been sent
+
+	tables *tableMaker // nil: no Tables are asked for
+	headed bool        // the columns of Tables have been sent; guarded by out.mu
 
 	last uint64 // resourceVersion that everything has been delivered up to
 }
@@ -149,15 +154,35 @@ func (w *watch) sendAs(event string, o *read.Object, version string) {
 		w.fail(err)
 		return
 	}
+	if w.tables != nil {
+		w.sendTable(event, copied)
+		return
+	}
 	frame, err := w.frame(event, copied)
 	w.send(frame, err)
 }
 
+// sendTable sends an event about an object that is shown in a Table.
+func (w *watch) sendTable(event string, o *read.Object) {
+	err := func() error {
+		w.out.mu.Lock()
+		defer w.out.mu.Unlock()
+		frame, err := w.tableFrame(event, o)
+		if err == nil {
+			w.told = true
+			w.out.add(frame)
+		}
+		return err
+	}()
+	if err != nil {
+		w.fail(err)
+	}
+}
+
 // sendObject sends an event about an object.
 func (w *watch) sendObject(event string, o *read.Object) {
-	if w.form.content == table {
-		frame, err := w.tableFrame(event, []*read.Object{o})
-		w.send(frame, err)
+	if w.tables != nil {
+		w.sendTable(event, o)
 		return
 	}
 	v := variant{frame: event[0], media: w.form.media, content: w.form.content, custom: w.kind.custom}
