@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidings-io/tidings/internal/flight"
 )
 
 // digest is what an answer is found by. It stands for everything that the
@@ -60,7 +62,7 @@ type cache[V any] struct {
 	// no yes from before, are of their own.
 	places, strangers *places
 	memories          *shares[*memory[V]]
-	flights           flights[V]
+	flights           flight.Group[asking, answer[V]]
 	silent            atomic.Bool // the last question sent was not answered
 
 	asked, remembered, failed, graced atomic.Uint64
@@ -69,8 +71,15 @@ type cache[V any] struct {
 func newCache[V any](options Options, isYes func(V) bool, owner func(V) string, places, strangers *places) *cache[V] {
 	return &cache[V]{
 		options: options, isYes: isYes, owner: owner, places: places, strangers: strangers,
-		memories: newShares[*memory[V]](options.MaxEntries), flights: flights[V]{under: map[flightKey]*flight[V]{}},
+		memories: newShares[*memory[V]](options.MaxEntries),
 	}
+}
+
+// asking is what a question under way is found by: with the payer, because it waits
+// for its place behind others of the same.
+type asking struct {
+	key   digest
+	payer string
 }
 
 // question is sent to the cluster. It says how long its answer may be believed,
@@ -89,9 +98,9 @@ func (c *cache[V]) get(ctx context.Context, key digest, payer string, ask questi
 		c.remembered.Add(1)
 		return c.note(known)
 	}
-	f := c.flights.join(ctx, flightKey{key, payer}, func(ctx context.Context, f *flight[V]) { f.answer = c.fly(ctx, f, ask) })
-	defer c.flights.leave(f)
-	wait, sent := patience, f.sent
+	f := c.flights.Join(ctx, asking{key, payer}, func(ctx context.Context, sent func()) answer[V] { return c.fly(ctx, key, payer, ask, sent) })
+	defer c.flights.Leave(f)
+	wait, sent := patience, f.Sent()
 	if c.silent.Load() {
 		wait = impatience
 	}
@@ -102,8 +111,8 @@ func (c *cache[V]) get(ctx context.Context, key digest, payer string, ask questi
 	}
 	for {
 		select {
-		case <-f.landed:
-			return c.note(f.answer)
+		case <-f.Landed():
+			return c.note(f.Answer())
 		case <-sent:
 			sent = nil
 			if _, ok := c.spare(m); ok {
@@ -223,12 +232,12 @@ func (c *cache[V]) lastYes(key digest) (value V) {
 
 // fly finds out the answer to a question. The context ends when it is withdrawn,
 // which it cannot be once it has been sent.
-func (c *cache[V]) fly(ctx context.Context, f *flight[V], ask question[V]) (got answer[V]) {
-	m, _ := c.memories.get(f.key)
+func (c *cache[V]) fly(ctx context.Context, key digest, payer string, ask question[V], sent func()) (got answer[V]) {
+	m, _ := c.memories.get(key)
 	if known, ok := m.believed(); ok && !known.grace { // of a flight that has just landed
 		return known
 	}
-	places, payer := c.strangers, f.payer
+	places := c.strangers
 	if m != nil && !m.yes.until.IsZero() {
 		places, payer = c.places, cmp.Or(payer, c.owner(m.yes.value))
 	}
@@ -242,15 +251,15 @@ func (c *cache[V]) fly(ctx context.Context, f *flight[V], ask question[V]) (got 
 		}
 		c.failed.Add(1)
 		if c.silent.Load() { // those under way are not answered either
-			if last, ok := c.last(f.key, m); ok {
+			if last, ok := c.last(key, m); ok {
 				return last
 			}
 		}
 		return got
 	}
 	defer places.giveBack(payer)
-	close(f.sent)
-	return c.ask(context.WithoutCancel(ctx), f.key, m, ask)
+	sent()
+	return c.ask(context.WithoutCancel(ctx), key, m, ask)
 }
 
 // ask sends a question, and remembers the answer.

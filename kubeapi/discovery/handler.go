@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
-	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/flight"
 	"github.com/tidings-io/tidings/kubeapi/internal/reply"
 )
 
@@ -55,7 +55,7 @@ type Handler struct {
 	log     *slog.Logger
 	answers *otter.Cache[key, *answer]
 	places  chan struct{} // of questions without an answer from before
-	flights singleflight.Group
+	flights flight.Group[string, renewed]
 	changed instant // when something was known to
 }
 
@@ -123,11 +123,10 @@ func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 		}
 	}
 	// Whoever asks first may leave; the answer is for all who ask.
-	flight := h.flights.DoChan(fmt.Sprintf("%p %s %q %t %q %q", q.cluster, q.method, q.path, q.slash, q.hash, q.accept), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-		defer cancel()
-		return h.renew(ctx, q, old)
+	f := h.flights.Join(ctx, fmt.Sprintf("%p %s %q %t %q %q", q.cluster, q.method, q.path, q.slash, q.hash, q.accept), func(ctx context.Context, sent func()) renewed {
+		return h.renew(ctx, q, old, sent)
 	})
+	defer h.flights.Leave(f)
 	var late <-chan time.Time
 	if old != nil {
 		timer := time.NewTimer(patience)
@@ -135,14 +134,15 @@ func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 		late = timer.C
 	}
 	select {
-	case result := <-flight:
-		if result.Err == nil {
-			return result.Val.(*answer), nil
+	case <-f.Landed():
+		now := f.Answer()
+		if now.err == nil {
+			return now.answer, nil
 		}
-		if old == nil || !errors.Is(result.Err, errDown) {
-			return nil, result.Err
+		if old == nil || !errors.Is(now.err, errDown) {
+			return nil, now.err
 		}
-		h.log.Warn("a cluster does not say what it serves; what it said before is said again", "cluster", q.cluster.Name(), "path", q.path, "said", old.said, "err", result.Err)
+		h.log.Warn("a cluster does not say what it serves; what it said before is said again", "cluster", q.cluster.Name(), "path", q.path, "said", old.said, "err", now.err)
 	case <-late:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -151,16 +151,34 @@ func (h *Handler) answer(ctx context.Context, q question) (*answer, error) {
 	return old.asItIs(), nil
 }
 
-// renew asks the cluster, and keeps what it says.
-func (h *Handler) renew(ctx context.Context, q question, old *answer) (*answer, error) {
+// renewed is what came of a question.
+type renewed struct {
+	answer *answer
+	err    error
+}
+
+// renew asks the cluster once there is a place. The context ends when nobody waits
+// for that any more.
+func (h *Handler) renew(ctx context.Context, q question, old *answer, sent func()) renewed {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	if old == nil {
 		select {
 		case h.places <- struct{}{}:
 			defer func() { <-h.places }()
 		case <-ctx.Done():
-			return nil, apierrors.NewTooManyRequests("too many questions of what a cluster serves are under way", 1)
+			return renewed{err: apierrors.NewTooManyRequests("too many questions of what a cluster serves are under way", 1)}
 		}
 	}
+	sent()
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), most)
+	defer cancel()
+	a, err := h.ask(ctx, q, old)
+	return renewed{a, err}
+}
+
+// ask asks the cluster, and keeps what it says.
+func (h *Handler) ask(ctx context.Context, q question, old *answer) (*answer, error) {
 	a, err := h.fetch(ctx, q, old)
 	if err != nil {
 		if old != nil {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -369,6 +370,33 @@ func TestWhatIsNotDiscovery(t *testing.T) {
 	}
 	none = discovery.New(discovery.Options{Cluster: func(context.Context) (*cluster.Cluster, error) { return nil, errors.New("why") }})
 	if w := get(none, "/apis"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "why") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Flights of requests that are given up leave nothing but the questions that have
+// been sent.
+func TestFlightsOfRequestsThatAreGivenUp(t *testing.T) {
+	release := make(chan struct{})
+	f := newFake(t, func(http.ResponseWriter, *http.Request) { <-release })
+	h := f.handler(false)
+	before := runtime.NumGoroutine()
+	for i := range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint("/openapi/v3/api/v1?hash=", i), nil))
+	}
+	// A connection has some goroutines at either end, and there are 16 at most.
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > before+200 {
+		if time.Now().After(deadline) {
+			t.Errorf("%d goroutines are left", runtime.NumGoroutine()-before)
+			break
+		}
+		runtime.Gosched()
+	}
+	close(release)
+	if w := get(h, "/version"); w.Code != http.StatusOK {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
