@@ -274,6 +274,54 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// A caller who has no room of its own is told so alone: another who asks for the same
+// list makes it. Once it is being made, nobody needs room of its own.
+func TestAdmissionIsOfEachCaller(t *testing.T) {
+	asked := make(chan string)
+	refuse := make(chan struct{})
+	h, c := handler(t, kubeapi.Options{Admit: func(ctx context.Context, _ kubeapi.Cost) (func(), error) {
+		caller := read.CallerOf(ctx)
+		asked <- caller
+		if caller == "alice" {
+			return func() {}, nil
+		}
+		select {
+		case <-refuse:
+			return nil, apierrors.NewTooManyRequests("you have your share", 5)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}})
+	many(t, c, strings.Repeat("text ", 500))
+	ask := func(caller string) <-chan int {
+		code := make(chan int, 1)
+		go func() {
+			r := request(read.WithCaller(t.Context(), caller), "application/json", "")
+			r.Header.Set("Accept-Encoding", "gzip")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			code <- w.Code
+		}()
+		return code
+	}
+	var mallory []<-chan int
+	for range 3 {
+		mallory = append(mallory, ask("mallory"))
+		<-asked
+	}
+	refuse <- struct{}{}
+	codes := map[int]int{}
+	alice := ask("alice")
+	<-asked
+	codes[<-alice]++
+	for _, code := range mallory {
+		codes[<-code]++
+	}
+	if codes[http.StatusTooManyRequests] != 1 || codes[http.StatusOK] != 3 {
+		t.Errorf("there were these answers: %v", codes)
+	}
+}
+
 // A list that is too long to be kept is sent all the same.
 func TestListsTooLongToShare(t *testing.T) {
 	h, c := handler(t, kubeapi.Options{AnswerBytes: 64 << 10})

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/tidings-io/tidings/read"
 )
 
@@ -25,12 +23,13 @@ type answers struct {
 	making  map[answerKey]*making
 }
 
-// making is an answer that somebody makes.
+// making is an answer that is to be made. All who ask for it ask for room to make it,
+// each for its own share, until one of them has room; the others wait for that one.
 type making struct {
-	done chan struct{}
-	// refused is why it may not be made now. Who waits for it is told the same, and
-	// does not wait for that, too.
-	refused error
+	asking int // for room; answers.mu guards it
+	begun  context.Context
+	begin  context.CancelFunc
+	done   chan struct{}
 }
 
 // answerKey names the items of a list, in a form. They do not change; the list's
@@ -51,11 +50,11 @@ func newAnswers(most int64) *answers {
 	return &answers{most: most, entries: map[answerKey]*list.Element{}, making: map[answerKey]*making{}}
 }
 
-// get returns what is kept, or makes it; while somebody makes it, all others wait.
-// The error is ctx's, or that of pack, or errUnshared.
-func (a *answers) get(ctx context.Context, k answerKey, pack func() (*packed, error)) (*packed, error) {
-	a.mu.Lock()
+// get returns what is kept, or makes it once admit has let it; while somebody makes it,
+// all others wait. The error is ctx's, or that of admit or pack, or errUnshared.
+func (a *answers) get(ctx context.Context, k answerKey, admit func(context.Context) (leave func(), err error), pack func() (*packed, error)) (*packed, error) {
 	for {
+		a.mu.Lock()
 		if e, ok := a.entries[k]; ok {
 			a.order.MoveToFront(e)
 			a.mu.Unlock()
@@ -64,42 +63,71 @@ func (a *answers) get(ctx context.Context, k answerKey, pack func() (*packed, er
 			}
 			return nil, errUnshared
 		}
-		others, busy := a.making[k]
-		if !busy {
-			break
+		m := a.making[k]
+		if m == nil {
+			m = &making{done: make(chan struct{})}
+			m.begun, m.begin = context.WithCancel(context.Background())
+			a.making[k] = m
 		}
+		m.asking++
 		a.mu.Unlock()
+		leave, err := a.enter(ctx, k, m, admit)
+		if err != nil {
+			return nil, err
+		}
+		if leave != nil {
+			defer leave()
+			return a.make(k, m, pack)
+		}
 		select {
-		case <-others.done:
-			if others.refused != nil {
-				return nil, others.refused
-			}
+		case <-m.done:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		a.mu.Lock()
 	}
-	mine := &making{done: make(chan struct{})}
-	a.making[k] = mine
-	a.mu.Unlock()
-	var made *packed
-	var err error
+}
+
+// enter asks for room to make an answer, until another has begun to make it: then leave
+// is nil. A refusal is of this caller alone.
+func (a *answers) enter(ctx context.Context, k answerKey, m *making, admit func(context.Context) (func(), error)) (leave func(), err error) {
+	if m.begun.Err() == nil {
+		asking, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(m.begun, cancel)()
+		leave, err = admit(asking)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.asking--
+	switch {
+	case m.begun.Err() != nil:
+		if leave != nil {
+			leave()
+		}
+		return nil, nil
+	case err == nil:
+		m.begin()
+	case m.asking == 0:
+		delete(a.making, k)
+	}
+	return leave, err
+}
+
+// make makes an answer and keeps it.
+func (a *answers) make(k answerKey, m *making, pack func() (*packed, error)) (made *packed, err error) {
 	defer func() { // also if it panics
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.making, k)
-		defer close(mine.done)
+		defer close(m.done)
 		switch {
-		case apierrors.IsTooManyRequests(err):
-			mine.refused = err
 		case errors.Is(err, errUnshared):
 			a.keep(k, nil)
 		case err == nil && made != nil:
 			a.keep(k, made)
 		}
 	}()
-	made, err = pack()
-	return made, err
+	return pack()
 }
 
 // mostOfOne is how long one answer may be, so that it does not take the place of

@@ -93,11 +93,11 @@ func (c *call) cost(found []*read.Object) Cost {
 }
 
 // admit asks for room for an answer.
-func (c *call) admit(cost Cost) (leave func(), err error) {
+func (c *call) admit(ctx context.Context, cost Cost) (leave func(), err error) {
 	if c.opts.Admit == nil || cost.Bytes <= littleBytes && cost.Work <= littleWork {
 		return func() {}, nil
 	}
-	leave, err = c.opts.Admit(c.r.Context(), cost)
+	leave, err = c.opts.Admit(ctx, cost)
 	if until, ok := c.r.Context().Deadline(); ok && err == nil {
 		c.until = until.Add(late * cost.Work)
 	}

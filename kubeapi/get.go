@@ -47,7 +47,7 @@ func (c *call) answer(o *read.Object) error {
 		b.end()
 		return nil
 	}
-	leave, err := c.admit(c.cost([]*read.Object{o}))
+	leave, err := c.admit(c.r.Context(), c.cost([]*read.Object{o}))
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // answerList sends a list.
 func (c *call) answerList(meta metav1.ListMeta, found []*read.Object) error {
-	leave, err := c.admit(c.cost(found))
+	leave, err := c.admit(c.r.Context(), c.cost(found))
 	if err != nil {
 		return err
 	}
@@ -161,12 +161,15 @@ func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State)
 	if ask.Fields != nil {
 		k.fields = ask.Fields.String()
 	}
-	made, err := c.answers.get(c.r.Context(), k, func() (*packed, error) {
+	admit := func(ctx context.Context) (leave func(), err error) {
 		if err := list(); err != nil {
 			return nil, err
 		}
-		return c.pack(found)
-	})
+		cost := c.cost(found)
+		cost.Bytes += min(2*c.answers.mostOfOne(), c.size(found).all/4)
+		return c.admit(ctx, cost)
+	}
+	made, err := c.answers.get(c.r.Context(), k, admit, func() (*packed, error) { return c.pack(found) })
 	if errors.Is(err, errUnshared) {
 		if err := list(); err != nil {
 			return err
@@ -199,13 +202,6 @@ func (c *call) sharedList(id read.Identity, meta metav1.ListMeta, s *read.State)
 // pack packs the items of a list.
 func (c *call) pack(found []*read.Object) (*packed, error) {
 	p := packer{from: gzipFrom, most: c.answers.mostOfOne()}
-	cost := c.cost(found)
-	cost.Bytes += min(2*p.most, c.size(found).all/4)
-	leave, err := c.admit(cost)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	l, err := c.form.layout("items", nil, nil)
 	if err != nil {
 		return nil, err

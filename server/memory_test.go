@@ -21,7 +21,8 @@ func TestShortOfMemory(t *testing.T) {
 		"/cm?limit=1000":                true,
 		"/core/v1/configmaps/shop":      true,
 		"/api/v1/configmaps":            true,
-		"/api/v1/namespaces/shop/configmaps?limit=0": true,
+		"/api/v1/namespaces/shop/configmaps?limit=0":   true,
+		"/api/v1/configmaps?limit=1&resourceVersion=0": true,
 		"/cm?limit=1":                                            false,
 		"/api/v1/configmaps?limit=500":                           false,
 		"/core/v1/configmaps/shop/a":                             false,
@@ -42,7 +43,7 @@ func TestShortOfMemory(t *testing.T) {
 		}
 	}
 	metrics := string(r.get("/metrics").body)
-	for _, line := range []string{"tidings_memory_limit_bytes 1\n", `tidings_memory_short_total{of="requests"} 5` + "\n", `tidings_memory_short_total{of="watches"} 2` + "\n"} {
+	for _, line := range []string{"tidings_memory_limit_bytes 1\n", `tidings_memory_short_total{of="requests"} 6` + "\n", `tidings_memory_short_total{of="watches"} 2` + "\n"} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %q", line)
 		}

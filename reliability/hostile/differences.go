@@ -122,4 +122,12 @@ var differences = []difference{
 			return x.q.header("Sec-WebSocket-Protocol") != "" && both
 		},
 	},
+	{
+		"wrong in several ways",
+		"A request that is wrong in several ways",
+		func(x *exchange) bool {
+			refused := func(status int) bool { return status >= 400 && status < 500 }
+			return len(x.q.twisted) > 1 && refused(x.ours.status) && refused(x.theirs.status)
+		},
+	},
 }
