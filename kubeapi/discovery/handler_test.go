@@ -390,7 +390,8 @@ func TestFlightsOfRequestsThatAreGivenUp(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for runtime.NumGoroutine() > before+200 {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines are left", runtime.NumGoroutine()-before)
+			t.Errorf("%d goroutines are left", runtime.NumGoroutine()-before)
+			break
 		}
 		runtime.Gosched()
 	}
