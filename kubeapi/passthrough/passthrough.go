@@ -161,7 +161,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			default:
 				panic(http.ErrAbortHandler) // nobody listens
 			}
-			h.log.Warn("a request could not be handed on", "cluster", c.Name(), "method", r.Method, "path", r.URL.Path, "err", err)
+			h.log.Warn("a request could not be handed on", "cluster", c.Name(), "method", r.Method, "err", err)
 			reply.Error(w, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s does not answer", c.Name())))
 		},
 	}

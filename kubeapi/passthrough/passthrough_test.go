@@ -2,6 +2,7 @@ package passthrough_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -236,10 +237,14 @@ func TestRefusals(t *testing.T) {
 
 func TestClusterThatDoesNotAnswer(t *testing.T) {
 	rec := newRecorder(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	s := rec.serve(t, nil)
-	resp, body := do(t, http.MethodPost, s.URL+"/api/v1/x", "a", "Authorization", "Bearer a")
+	var logged bytes.Buffer
+	s := rec.serve(t, func(o *passthrough.Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	resp, body := do(t, http.MethodPost, s.URL+"/api/v1/secret-name", "a", "Authorization", "Bearer a")
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "cluster recorded does not answer") {
 		t.Errorf("%s %s", resp.Status, body)
+	}
+	if s.Close(); !strings.Contains(logged.String(), "could not be handed on") || strings.Contains(logged.String(), "secret-name") {
+		t.Errorf("logged: %s", logged.String())
 	}
 }
 
