@@ -149,26 +149,27 @@ func (m *Mirror) defaultCluster() string {
 func (m *Mirror) Cluster(name string) (*Cluster, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	asked := name
+	if name == "" {
+		name = m.defaultCluster()
+	}
+	if found := m.clusters[name]; found != nil && name != "" && !m.closed {
+		return found, nil
+	}
 	exist := slices.Sorted(maps.Keys(m.clusters))
 	switch {
 	case m.closed:
 		return nil, errClosed
 	case len(exist) == 0:
 		return nil, &Error{Reason: Unreachable, Message: "the mirror has no clusters at the moment", Retry: time.Second}
-	case name == "":
-		if name = m.defaultCluster(); name == "" {
-			why := "there are several clusters"
-			if m.opts.Default != "" {
-				why = fmt.Sprintf("the default cluster %q is not there", m.opts.Default)
-			}
-			return nil, &Error{Reason: ClusterNeeded, Exists: exist, Message: fmt.Sprintf("%s; say which is meant: %s", why, strings.Join(exist, ", "))}
+	case asked == "":
+		why := "there are several clusters"
+		if m.opts.Default != "" {
+			why = fmt.Sprintf("the default cluster %q is not there", m.opts.Default)
 		}
+		return nil, &Error{Reason: ClusterNeeded, Exists: exist, Message: fmt.Sprintf("%s; say which is meant: %s", why, strings.Join(exist, ", "))}
 	}
-	found, ok := m.clusters[name]
-	if !ok {
-		return nil, &Error{Reason: UnknownCluster, Exists: exist, Message: fmt.Sprintf("there is no cluster %q; there are: %s", name, strings.Join(exist, ", "))}
-	}
-	return found, nil
+	return nil, &Error{Reason: UnknownCluster, Exists: exist, Message: fmt.Sprintf("there is no cluster %q; there are: %s", name, strings.Join(exist, ", "))}
 }
 
 // Uses says whether a connection is that of one of the mirror's clusters now.
