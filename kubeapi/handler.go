@@ -203,7 +203,7 @@ func (c *call) resolve() (known bool, err error) {
 	}
 	c.kind = kindOf(r)
 	if c.q != nil {
-		err = c.q.BindTo(r)
+		err = c.q.Bind(r)
 	}
 	return true, err
 }

@@ -134,10 +134,14 @@ func (r *rig) resolve(cluster, resource string) (read.Ask, error) {
 func (r *rig) bind(ask read.Ask, verb read.Verb) (*read.Query, error) {
 	ask.Verb = verb
 	q, err := read.NewQuery(ask)
-	if err == nil {
-		err = q.Bind(r.ctx)
+	if err != nil {
+		return q, err
 	}
-	return q, err
+	of, err := ask.Cluster.ResourceFor(r.ctx, ask.Resource)
+	if err != nil {
+		return q, err
+	}
+	return q, q.Bind(of)
 }
 
 func (r *rig) get(ask read.Ask, match read.Match, version uint64) (*read.Object, string, error) {

@@ -127,9 +127,6 @@ func NewQuery(ask Ask) (*Query, error) {
 // is Name, and Fields has it, too.
 func (q *Query) Ask() Ask { return q.ask }
 
-// Cluster is the one that the query is about.
-func (q *Query) Cluster() *mirror.Cluster { return q.ask.Cluster }
-
 // Resource is what the cluster knows of the query's resource; see [Query.Bind].
 func (q *Query) Resource() cluster.Resource { return q.resource }
 
@@ -137,19 +134,10 @@ func (q *Query) String() string {
 	return fmt.Sprintf("%s of cluster %s", q.resource, q.ask.Cluster.Name())
 }
 
-// Bind finds the query's resource in its cluster, and sees that the query makes
-// sense for it: that it has a namespace where it takes one, and none where it takes
-// none. A query is bound before it is read.
-func (q *Query) Bind(ctx context.Context) error {
-	r, err := q.ask.Cluster.ResourceFor(ctx, q.ask.Resource)
-	if err != nil {
-		return err
-	}
-	return q.BindTo(r)
-}
-
-// BindTo is Bind for whom the resource is known already.
-func (q *Query) BindTo(r cluster.Resource) error {
+// Bind gives the query what its cluster knows of its resource, and sees that the query
+// makes sense for it: that it has a namespace where it takes one, and none where it
+// takes none. A query is bound before it is read.
+func (q *Query) Bind(r cluster.Resource) error {
 	if r.GVR() != q.ask.Resource {
 		return mirror.Invalidf("a query about %s is not one about %s", q.ask.Resource.Resource, r)
 	}

@@ -81,7 +81,7 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 	}
 	q, err := read.NewQuery(ask)
 	if err == nil {
-		err = q.BindTo(resource)
+		err = q.Bind(resource)
 	}
 	if err == nil && p.visible {
 		_, err = q.Within([]string{})
