@@ -8,14 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// catalogue is what one discovery found. It is never changed once built.
+// catalogue is the result of one discovery. It is immutable.
 //
-// Why not client-go's restmapper: its shortcut expander asks the server again
-// for every name and gives up on all short names when a single aggregated API
-// is down.
+// It replaces client-go's restmapper, whose shortcut expander makes requests for
+// every name and drops all short names when a single aggregated API is down.
 type catalogue struct {
-	// all holds every resource of every version, in order of precedence: core
-	// first, groups in the server's order, the preferred version first.
+	// all holds every resource in every version, in order of precedence: the core
+	// group first, then groups in the server's order, the preferred version first.
 	all []Resource
 	// failed says which group versions could not be discovered, and why.
 	failed map[schema.GroupVersion]error
@@ -23,22 +22,22 @@ type catalogue struct {
 	partial error
 }
 
-// newCatalogue orders what discovery returned. Resources of group versions that
-// failed are taken over from the catalogue before, so that an aggregated API
-// that is down for a minute is not forgotten.
-func newCatalogue(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error, before *catalogue) *catalogue {
+// newCatalogue sorts the results of discovery. It copies the resources of group
+// versions that failed from the previous catalogue, so that they stay known while
+// an aggregated API is down.
+func newCatalogue(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error, previous *catalogue) *catalogue {
 	cat := &catalogue{failed: failed}
 	byVersion := make(map[string]*metav1.APIResourceList, len(lists))
 	for _, l := range lists {
 		byVersion[l.GroupVersion] = l
 	}
-	// The core group leads whatever the server's order, as in kubectl.
+	// The core group is first in any case, as in kubectl.
 	groups = slices.Clone(groups)
-	slices.SortStableFunc(groups, func(a, b *metav1.APIGroup) int { return boolOrder(a.Name != "", b.Name != "") })
+	slices.SortStableFunc(groups, func(a, b *metav1.APIGroup) int { return compareBool(a.Name != "", b.Name != "") })
 	for _, g := range groups {
 		versions := slices.Clone(g.Versions)
 		slices.SortStableFunc(versions, func(a, b metav1.GroupVersionForDiscovery) int {
-			return boolOrder(a.Version != g.PreferredVersion.Version, b.Version != g.PreferredVersion.Version)
+			return compareBool(a.Version != g.PreferredVersion.Version, b.Version != g.PreferredVersion.Version)
 		})
 		for _, v := range versions {
 			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
@@ -55,8 +54,8 @@ func newCatalogue(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fa
 			}
 		}
 	}
-	if before != nil {
-		for _, r := range before.all {
+	if previous != nil {
+		for _, r := range previous.all {
 			if _, down := failed[r.GroupVersion()]; down && byVersion[r.GroupVersion().String()] == nil {
 				cat.all = append(cat.all, r)
 			}
@@ -65,7 +64,8 @@ func newCatalogue(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fa
 	return cat
 }
 
-func boolOrder(a, b bool) int {
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -82,11 +82,11 @@ func (c *catalogue) first(match func(Resource) bool) (Resource, bool) {
 	return Resource{}, false
 }
 
-// resolve finds what arg means. A full name always beats a short name, and a
-// short name a kind; a group may be cut short ("deploy.app") where no group has
-// exactly that name.
+// resolve returns the resource that arg names. A full name has precedence over a
+// short name, and a short name over a kind. A group may be abbreviated
+// ("deploy.app") if no group has exactly that name.
 func (c *catalogue) resolve(arg string) (Resource, bool) {
-	for _, want := range readings(arg) {
+	for _, want := range interpretations(arg) {
 		for _, group := range []func(Resource) bool{
 			func(r Resource) bool { return want.anyGroup || r.Group == want.group },
 			func(r Resource) bool { return want.group != "" && strings.HasPrefix(r.Group, want.group) },
@@ -107,35 +107,36 @@ func (c *catalogue) resolve(arg string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// reading is one way to understand a resource argument.
-type reading struct {
+// interpretation is one possible meaning of a resource argument.
+type interpretation struct {
 	name, version, group string
 	anyGroup             bool
 }
 
-// readings lists the ways to understand arg, the likeliest first.
-// "a.b.c" is resource a of version b of group c, or of group b.c; "pods.v1" is
-// a version of the core group where no group is called v1.
-func readings(arg string) []reading {
+// interpretations lists the possible meanings of arg in order of precedence.
+// "a.b.c" is resource a in version b of group c, or in group b.c. "pods.v1" is in
+// version v1 of the core group if there is no group v1.
+func interpretations(arg string) []interpretation {
 	name, rest, _ := strings.Cut(strings.ToLower(strings.TrimSpace(arg)), ".")
 	if name == "" {
 		return nil
 	}
 	if rest == "" {
-		return []reading{{name: name, anyGroup: true}}
+		return []interpretation{{name: name, anyGroup: true}}
 	}
 	version, group, both := strings.Cut(rest, ".")
 	if !both {
-		return []reading{{name: name, group: rest}, {name: name, version: rest}}
+		return []interpretation{{name: name, group: rest}, {name: name, version: rest}}
 	}
-	ways := []reading{{name: name, group: rest}}
+	meanings := []interpretation{{name: name, group: rest}}
 	if version != "" {
-		ways = append([]reading{{name: name, version: version, group: group}}, ways...)
+		meanings = append([]interpretation{{name: name, version: version, group: group}}, meanings...)
 	}
-	return ways
+	return meanings
 }
 
-// mirrorable lists what can be listed and watched, one version of each.
+// mirrorable returns the resources that can be listed and watched, each in one
+// version.
 func (c *catalogue) mirrorable() []Resource {
 	var out []Resource
 	seen := make(map[schema.GroupResource]bool)

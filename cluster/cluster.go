@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Cluster is one cluster: its name, the way to reach it, and what it serves.
-// All methods may be called from any number of goroutines.
+// Cluster is a connection to a cluster and what the cluster serves. All methods
+// are safe for concurrent use.
 type Cluster struct {
 	name      string
 	namespace string
@@ -21,15 +21,14 @@ type Cluster struct {
 	discovery *discoverer
 }
 
-// New prepares a connection to the cluster that cfg describes; it does no
-// network I/O. An empty name becomes the host of cfg.
+// New creates a connection to the cluster that cfg describes. It does no network
+// I/O. If name is empty, the host of cfg is the name.
 //
-// cfg is copied. Its client-side rate limit is taken off (one watch for many
-// readers needs none, and API priority and fairness protects the server), and
-// so is its Timeout, which would otherwise cut every watch: contexts bound the
-// calls instead. Answers that are no success have the credentials of the request
-// taken out, should they repeat them. Without a UserAgent of its own it gets
-// "tidings/<version>".
+// New uses a copy of cfg. It removes the client-side rate limit: one watch for
+// many readers needs none, and API Priority and Fairness protects the server. It
+// also removes the Timeout, which would end every watch; contexts bound the calls
+// instead. If an error response repeats credentials of the request, they are
+// redacted. The default UserAgent is "tidings/<version>".
 func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("cluster %q: no configuration given", name)
@@ -46,7 +45,7 @@ func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if name == "" {
 		name = base.Host
 	}
-	client, err := rest.HTTPClientFor(guarding(cfg))
+	client, err := rest.HTTPClientFor(protectCredentials(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: prepare the connection to %s: %w", name, base.Redacted(), err)
 	}
@@ -57,38 +56,39 @@ func New(name string, cfg *rest.Config) (*Cluster, error) {
 	return &Cluster{name: name, namespace: "default", config: cfg, client: client, base: base, discovery: d}, nil
 }
 
-// Name is what the cluster is called: its kubeconfig context, or its host.
+// Name returns the name of the cluster: its kubeconfig context, or its host.
 func (c *Cluster) Name() string { return c.name }
 
-// DefaultNamespace is the namespace that requests mean when they name none: the
-// one of the kubeconfig context, of the pod's service account, or "default".
+// DefaultNamespace returns the namespace of requests that name none: that of the
+// kubeconfig context or of the pod's service account, or "default".
 func (c *Cluster) DefaultNamespace() string { return c.namespace }
 
 // Config returns a copy of the configuration in use.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// HTTPClient is the client that speaks to the cluster with its credentials. It
-// has no overall timeout, so that watches can stay open.
+// HTTPClient returns the client for requests to the cluster. It adds the
+// credentials. It has no timeout, so that watches can stay open.
 func (c *Cluster) HTTPClient() *http.Client { return c.client }
 
-// BaseURL returns the server's URL; its path, if any, is the prefix of every
-// request. The caller may change the value returned.
+// BaseURL returns a copy of the server's URL. Its path, if any, is the prefix of
+// every request.
 func (c *Cluster) BaseURL() *url.URL {
 	u := *c.base
 	return &u
 }
 
-// Resolve finds the resource a person means by arg, as kubectl takes it: plural,
-// singular, short name or kind in any case, alone or followed by ".group" or
-// ".version.group". Where several match, the core group comes first, then the
-// groups in the order the server lists them; within a group its preferred
-// version is taken. An unknown arg is a [*NotFoundError].
+// Resolve finds a resource by an argument as kubectl accepts it: plural, singular,
+// short name or kind in any case, alone or followed by ".group" or
+// ".version.group". If several resources match, the core group has precedence,
+// then the groups in the server's order. Within a group the preferred version is
+// used. If none matches, the error is a [*NotFoundError].
 func (c *Cluster) Resolve(ctx context.Context, arg string) (Resource, error) {
 	return c.discovery.find(ctx, arg, func(cat *catalogue) (Resource, bool) { return cat.resolve(arg) })
 }
 
-// ResourceFor finds a resource by its group, version and plural name; an empty
-// version means the preferred one. An unknown one is a [*NotFoundError].
+// ResourceFor finds a resource by its group, version and plural name. An empty
+// version means the preferred one. If there is none, the error is a
+// [*NotFoundError].
 func (c *Cluster) ResourceFor(ctx context.Context, gvr schema.GroupVersionResource) (Resource, error) {
 	return c.discovery.find(ctx, dotted(gvr.Resource, gvr.Version, gvr.Group), func(cat *catalogue) (Resource, bool) {
 		return cat.first(func(r Resource) bool {
@@ -97,8 +97,8 @@ func (c *Cluster) ResourceFor(ctx context.Context, gvr schema.GroupVersionResour
 	})
 }
 
-// ResourceForKind finds the resource that holds objects of a kind; an empty
-// version means the preferred one. An unknown kind is a [*NotFoundError].
+// ResourceForKind finds the resource of a kind. An empty version means the
+// preferred one. If there is none, the error is a [*NotFoundError].
 func (c *Cluster) ResourceForKind(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
 	return c.discovery.find(ctx, dotted(gvk.Kind, gvk.Version, gvk.Group), func(cat *catalogue) (Resource, bool) {
 		return cat.first(func(r Resource) bool {
@@ -107,20 +107,21 @@ func (c *Cluster) ResourceForKind(ctx context.Context, gvk schema.GroupVersionKi
 	})
 }
 
-// Resources lists every resource that can be listed and watched, each in its
-// preferred version: the core group first, then in the server's order. What is
-// returned is at most half a minute old.
+// Resources returns all resources that can be listed and watched, each in its
+// preferred version: the core group first, then the others in the server's order.
+// The result is at most half a minute old.
 //
-// A list and an error together mean that some of the discovery failed (most
-// often an aggregated API that is down; the error then wraps a
-// *discovery.ErrGroupDiscoveryFailed) and the list holds what is known.
+// If a part of discovery fails, Resources returns the known resources together
+// with an error. Most often an aggregated API is down; the error then wraps a
+// *discovery.ErrGroupDiscoveryFailed.
 func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
 	return c.discovery.mirrorable(ctx)
 }
 
-// Invalidate forgets what discovery found. The next question asks the server.
+// Invalidate discards the cached discovery. The next call that needs it fetches it
+// again.
 func (c *Cluster) Invalidate() { c.discovery.invalidate() }
 
-// Close closes idle connections. Requests under way are not disturbed, and the
-// cluster can still be used; its connections then open again.
+// Close closes idle connections. Requests in progress continue, and the cluster
+// can still be used: it then opens new connections.
 func (c *Cluster) Close() { c.client.CloseIdleConnections() }

@@ -66,7 +66,7 @@ func TestResolveTakesWhatKubectlTakes(t *testing.T) {
 	})
 }
 
-func TestResourceCarriesWhatDiscoverySays(t *testing.T) {
+func TestResourceFields(t *testing.T) {
 	both(t, func(t *testing.T, s *apiServer) {
 		r, err := connect(t, s).Resolve(t.Context(), "deploy")
 		if err != nil {
@@ -102,7 +102,7 @@ func TestByGroupVersionAndName(t *testing.T) {
 	}
 }
 
-func TestNotFoundSaysWhatIsThere(t *testing.T) {
+func TestNotFoundSuggestsResources(t *testing.T) {
 	_, err := connect(t, ordinary()).Resolve(t.Context(), "deploymets")
 	for _, want := range []string{`"test"`, `"deploymets"`, "deployments.apps", "tidings api-resources"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -111,7 +111,7 @@ func TestNotFoundSaysWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestResourcesAreThoseToMirror(t *testing.T) {
+func TestResourcesCanBeListedAndWatched(t *testing.T) {
 	both(t, func(t *testing.T, s *apiServer) {
 		got, err := connect(t, s).Resources(t.Context())
 		if err != nil {
@@ -135,7 +135,7 @@ func names(list []cluster.Resource) string {
 
 // A CRD that was made a moment ago is found, and a storm of questions for what
 // does not exist stays a trickle at the server.
-func TestWhatIsNotFoundIsLookedForAgain(t *testing.T) {
+func TestNotFoundRepeatsDiscovery(t *testing.T) {
 	s := ordinary()
 	c := connect(t, s)
 	if _, err := c.Resolve(t.Context(), "widgets"); err == nil {
@@ -158,7 +158,7 @@ func TestWhatIsNotFoundIsLookedForAgain(t *testing.T) {
 }
 
 // So does a storm of questions to a server that cannot be asked.
-func TestServerThatFailsIsNotAskedByEveryone(t *testing.T) {
+func TestFailingServerIsNotOverloaded(t *testing.T) {
 	s := ordinary()
 	c := connect(t, s)
 	s.change(func(s *apiServer) { s.refuse = http.StatusServiceUnavailable })
@@ -182,7 +182,7 @@ func TestServerThatFailsIsNotAskedByEveryone(t *testing.T) {
 	}
 }
 
-func TestInvalidateForgets(t *testing.T) {
+func TestInvalidate(t *testing.T) {
 	s := ordinary()
 	c := connect(t, s)
 	if _, err := c.Resolve(t.Context(), "deploy"); err != nil {
@@ -348,7 +348,7 @@ func FuzzResolve(f *testing.F) {
 		r, err := c.Resolve(t.Context(), arg)
 		if err != nil {
 			var missing *cluster.NotFoundError
-			if !errors.As(err, &missing) || missing.Asked != arg {
+			if !errors.As(err, &missing) || missing.Arg != arg {
 				t.Fatalf("%q: %v", arg, err)
 			}
 			return

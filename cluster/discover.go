@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// discoveryTimeout bounds one discovery, however patient its callers are.
+	// discoveryTimeout bounds one discovery, in addition to its callers' contexts.
 	discoveryTimeout = 32 * time.Second
-	// listedFor is how old a list of everything may be.
-	listedFor = 30 * time.Second
-	// Something not found is looked for again on the server: missBurst times at
-	// once, then every missEvery. A storm of questions for what does not exist
-	// must not become a storm of discoveries.
+	// resourcesMaxAge is the maximum age of the result of Cluster.Resources.
+	resourcesMaxAge = 30 * time.Second
+	// If a resource is not found, discovery is repeated: missBurst times at once,
+	// then every missEvery. Many requests for resources that do not exist must not
+	// cause as many discoveries.
 	missEvery = 2 * time.Second
 	missBurst = 5
-	// A server that could not be asked is asked again as often, by all together:
-	// those who wait for it must not be what keeps it down.
+	// After a failure, discovery is repeated failBurst times at once, then every
+	// failEvery, for all callers together: they must not keep the server down.
 	failEvery = time.Second
 	failBurst = 3
 )
 
-// discoverer keeps the newest catalogue of one cluster and fetches it on demand,
-// with at most one discovery under way.
+// discoverer caches the newest catalogue of a cluster and fetches it on demand,
+// with at most one discovery in progress.
 type discoverer struct {
 	cluster string
 	server  string
@@ -41,23 +41,23 @@ type discoverer struct {
 
 	mu       sync.Mutex
 	current  *catalogue // nil before the first success and after invalidate
-	taken    time.Time  // when current was asked for
-	number   uint64     // of the flight that brought it
-	flight   *flight    // the discovery under way, if any
+	fetched  time.Time  // when the flight of current began
+	number   uint64     // of that flight
+	flight   *flight    // the discovery in progress, if any
 	started  uint64     // number of the newest flight
-	outdated uint64     // flights up to this number were made stale by invalidate
-	failure  error      // of the newest flight, if it came to an end without a catalogue
+	outdated uint64     // invalidate made the flights up to this number stale
+	failure  error      // of the newest flight, if it failed and was not canceled
 }
 
-// flight is one discovery under way. cat and err are set before done closes.
+// flight is a discovery in progress. cat and err are set before done is closed.
 type flight struct {
-	number  uint64
-	waiters int  // under discoverer.mu; at 0 the flight is called off
-	off     bool // under discoverer.mu
-	cancel  context.CancelFunc
-	done    chan struct{}
-	cat     *catalogue
-	err     error
+	number   uint64
+	waiters  int  // guarded by discoverer.mu; at 0 the flight is canceled
+	canceled bool // guarded by discoverer.mu
+	cancel   context.CancelFunc
+	done     chan struct{}
+	cat      *catalogue
+	err      error
 }
 
 func newDiscoverer(cluster string, base *url.URL, cfg *rest.Config, client *http.Client) (*discoverer, error) {
@@ -68,52 +68,52 @@ func newDiscoverer(cluster string, base *url.URL, cfg *rest.Config, client *http
 	return &discoverer{
 		cluster: cluster,
 		server:  base.Redacted(),
-		client:  discovery.NewDiscoveryClient(impatient{dc.RESTClient()}),
+		client:  discovery.NewDiscoveryClient(fewRetries{dc.RESTClient()}),
 		misses:  rate.NewLimiter(rate.Every(missEvery), missBurst),
 		fails:   rate.NewLimiter(rate.Every(failEvery), failBurst),
 	}, nil
 }
 
-// impatient keeps client-go from trying a broken connection ten more times, for
-// ten seconds: callers are to know.
-type impatient struct{ rest.Interface }
+// fewRetries limits client-go's retries of failed connections to one. By default it
+// makes ten, one per second, and the caller learns of the failure too late.
+type fewRetries struct{ rest.Interface }
 
-func (i impatient) Get() *rest.Request { return i.Interface.Get().MaxRetries(1) }
+func (f fewRetries) Get() *rest.Request { return f.Interface.Get().MaxRetries(1) }
 
-// find looks in the catalogue at hand and, when that does not know the answer,
-// in a new one.
-func (d *discoverer) find(ctx context.Context, asked string, look func(*catalogue) (Resource, bool)) (Resource, error) {
-	cat, fresh, err := d.known(ctx)
+// find looks up a resource in the cached catalogue and, if it is not found, in a
+// new one. arg names the resource in errors.
+func (d *discoverer) find(ctx context.Context, arg string, lookup func(*catalogue) (Resource, bool)) (Resource, error) {
+	cat, fresh, err := d.cached(ctx)
 	if err != nil {
 		return Resource{}, err
 	}
-	r, ok := look(cat)
+	r, ok := lookup(cat)
 	if !ok && !fresh && d.misses.Allow() {
 		if cat, err = d.fetch(ctx, newer); err != nil {
 			return Resource{}, err
 		}
-		r, ok = look(cat)
+		r, ok = lookup(cat)
 	}
 	if !ok {
-		return Resource{}, &NotFoundError{Cluster: d.cluster, Asked: asked, Similar: cat.similar(asked), Failed: cat.failed}
+		return Resource{}, &NotFoundError{Cluster: d.cluster, Arg: arg, Similar: cat.similar(arg), Failed: cat.failed}
 	}
 	return r, nil
 }
 
 func (d *discoverer) mirrorable(ctx context.Context) ([]Resource, error) {
-	cat, _, err := d.known(ctx)
+	cat, _, err := d.cached(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
-	old := time.Since(d.taken) > listedFor
+	old := time.Since(d.fetched) > resourcesMaxAge
 	d.mu.Unlock()
 	if old {
-		now, err := d.fetch(ctx, newer)
+		renewed, err := d.fetch(ctx, newer)
 		if err != nil {
 			return cat.mirrorable(), err
 		}
-		cat = now
+		cat = renewed
 	}
 	return cat.mirrorable(), cat.partial
 }
@@ -125,10 +125,10 @@ func (d *discoverer) invalidate() {
 	d.outdated = d.started
 }
 
-// known returns the catalogue at hand, or else fetches the first one; fresh says
-// that it was fetched for this call. Where that has failed of late, it fails again
-// without asking.
-func (d *discoverer) known(ctx context.Context) (cat *catalogue, fresh bool, err error) {
+// cached returns the cached catalogue, or fetches one if there is none; fresh
+// reports which. If fetching has failed recently, it returns the same error without
+// a request.
+func (d *discoverer) cached(ctx context.Context) (cat *catalogue, fresh bool, err error) {
 	d.mu.Lock()
 	cat, err = d.current, d.failure
 	d.mu.Unlock()
@@ -138,21 +138,21 @@ func (d *discoverer) known(ctx context.Context) (cat *catalogue, fresh bool, err
 	if err != nil && !d.fails.Allow() {
 		return nil, false, err
 	}
-	cat, err = d.fetch(ctx, underWay)
+	cat, err = d.fetch(ctx, inProgress)
 	return cat, true, err
 }
 
-// What a caller of fetch is content with.
+// Arguments of fetch.
 const (
-	underWay = false // the answer of a discovery that is under way already
-	newer    = true  // one asked for after the call began: it holds what the caller knows to exist
+	inProgress = false // a discovery that is in progress already will do
+	newer      = true  // only one that began after the call: it has everything the caller knows to exist
 )
 
 // fetch returns a new catalogue. Concurrent callers share flights.
 func (d *discoverer) fetch(ctx context.Context, newer bool) (*catalogue, error) {
 	d.mu.Lock()
 	wanted := d.started + 1
-	if f := d.flight; !newer && f != nil && !f.off && f.number > d.outdated {
+	if f := d.flight; !newer && f != nil && !f.canceled && f.number > d.outdated {
 		wanted = f.number
 	}
 	for {
@@ -167,20 +167,20 @@ func (d *discoverer) fetch(ctx context.Context, newer bool) (*catalogue, error) 
 		}
 		f.waiters++
 		d.mu.Unlock()
-		var gone error
+		var left error
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			gone = context.Cause(ctx)
+			left = context.Cause(ctx)
 		}
 		d.mu.Lock()
 		if f.waiters--; f.waiters == 0 {
-			f.cancel() // finished, or called off by the last to leave
-			f.off = true
+			f.cancel() // it has finished, or its last waiter has left
+			f.canceled = true
 		}
-		if gone != nil {
+		if left != nil {
 			d.mu.Unlock()
-			return nil, d.failed(gone)
+			return nil, d.failed(left)
 		}
 		if f.number >= wanted {
 			d.mu.Unlock()
@@ -189,23 +189,23 @@ func (d *discoverer) fetch(ctx context.Context, newer bool) (*catalogue, error) 
 	}
 }
 
-// start begins a flight. Its context outlives the caller that began it, because
-// others may have joined; the last one to leave calls it off. d.mu is held.
+// start begins a flight. Its context outlives the caller's, because other callers
+// may join; the last one to leave cancels it. d.mu is held.
 func (d *discoverer) start(ctx context.Context) *flight {
 	d.started++
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
 	f := &flight{number: d.started, cancel: cancel, done: make(chan struct{})}
 	d.flight = f
-	before, taken := d.current, time.Now()
+	previous, begun := d.current, time.Now()
 	go func() {
-		f.cat, f.err = d.discover(ctx, before)
+		f.cat, f.err = d.discover(ctx, previous)
 		d.mu.Lock()
 		d.flight, d.failure = nil, nil
-		if f.err != nil && !f.off {
+		if f.err != nil && !f.canceled {
 			d.failure = f.err
 		}
 		if f.err == nil && f.number > d.outdated {
-			d.current, d.taken, d.number = f.cat, taken, f.number
+			d.current, d.fetched, d.number = f.cat, begun, f.number
 		}
 		d.mu.Unlock()
 		close(f.done)
@@ -213,21 +213,21 @@ func (d *discoverer) start(ctx context.Context) *flight {
 	return f
 }
 
-// discover asks the server. discovery.ServerGroupsAndResourcesWithContext takes
-// aggregated discovery where the server has it and the older protocol where not;
-// the client's method of that name is not used because it tries three times over
-// when a part fails.
-func (d *discoverer) discover(ctx context.Context, before *catalogue) (*catalogue, error) {
+// discover makes the requests. discovery.ServerGroupsAndResourcesWithContext uses
+// aggregated discovery if the server supports it, and otherwise the older protocol.
+// The client's method of that name is not used because it retries everything when
+// a part fails.
+func (d *discoverer) discover(ctx context.Context, previous *catalogue) (*catalogue, error) {
 	groups, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, d.client)
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && (!errors.As(err, &partial) || ctx.Err() != nil) {
 		return nil, d.failed(err)
 	}
 	if partial == nil {
-		return newCatalogue(groups, lists, nil, before), nil
+		return newCatalogue(groups, lists, nil, previous), nil
 	}
-	cat := newCatalogue(groups, lists, partial.Groups, before)
-	if len(cat.all) == 0 { // nothing but failures
+	cat := newCatalogue(groups, lists, partial.Groups, previous)
+	if len(cat.all) == 0 { // everything failed
 		return nil, d.failed(err)
 	}
 	cat.partial = d.failed(err)
@@ -235,17 +235,17 @@ func (d *discoverer) discover(ctx context.Context, before *catalogue) (*catalogu
 }
 
 func (d *discoverer) failed(err error) error {
-	return &undiscovered{d.cluster, d.server, err}
+	return &discoveryError{d.cluster, d.server, err}
 }
 
-// undiscovered is the error of a cluster that did not say what it serves.
-type undiscovered struct {
+// discoveryError is the error of a discovery that failed.
+type discoveryError struct {
 	cluster, server string
 	err             error
 }
 
-func (u *undiscovered) Error() string {
-	return fmt.Sprintf("cluster %q: discover what %s serves: %v", u.cluster, u.server, u.err)
+func (e *discoveryError) Error() string {
+	return fmt.Sprintf("cluster %q: discover what %s serves: %v", e.cluster, e.server, e.err)
 }
 
-func (u *undiscovered) Unwrap() error { return u.err }
+func (e *discoveryError) Unwrap() error { return e.err }

@@ -16,31 +16,31 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// ErrNoKubeconfig is wrapped by the error that says where a kubeconfig was
-// looked for when there is none and the program does not run inside a cluster.
+// ErrNoKubeconfig is the error if there is no kubeconfig and the program does not
+// run in a pod. The error that wraps it lists the files that were tried.
 var ErrNoKubeconfig = errors.New("no kubeconfig found")
 
-// InCluster is the name of the one context there is inside a pod that has a
-// service account and no kubeconfig.
+// InCluster is the name of the only context in a pod with a service account and no
+// kubeconfig.
 const InCluster = "in-cluster"
 
-// Context is one context of a kubeconfig.
+// Context is a context of a kubeconfig.
 type Context struct {
 	Name      string
 	Cluster   string
 	User      string
-	Namespace string // "" where the kubeconfig names none
+	Namespace string // empty if the kubeconfig has none
 	Server    string
 	Current   bool
 }
 
-// FromKubeconfig makes the cluster of one kubeconfig context, named after it.
-// An empty context means the current one.
+// FromKubeconfig returns the cluster of a kubeconfig context. The cluster has the
+// name of the context. An empty context means the current one. It does no network
+// I/O.
 //
-// path is a file, or several in the form of KUBECONFIG, of which all must exist.
-// When it is empty the files are the ones kubectl takes: those of KUBECONFIG,
-// else ~/.kube/config, else the service account of the pod this runs in. It does
-// no network I/O.
+// path is a file, or several in the form of KUBECONFIG, all of which must exist. If
+// it is empty, FromKubeconfig uses the same files as kubectl: those of KUBECONFIG,
+// or ~/.kube/config, or else the service account of the pod.
 func FromKubeconfig(path, context string) (*Cluster, error) {
 	k, err := loadKubeconfig(path)
 	if err != nil {
@@ -53,9 +53,9 @@ func FromKubeconfig(path, context string) (*Cluster, error) {
 	return k.cluster(name)
 }
 
-// FromKubeconfigs makes the clusters of several contexts of the kubeconfig that
-// [FromKubeconfig] reads for the same path, each once and in the order given. No
-// contexts mean the current one; "*" in a name stands for anything.
+// FromKubeconfigs is like [FromKubeconfig] for several contexts. It returns the
+// cluster of each context once, in the given order. No contexts mean the current
+// one. "*" in a name matches anything.
 func FromKubeconfigs(path string, contexts []string) ([]*Cluster, error) {
 	k, err := loadKubeconfig(path)
 	if err != nil {
@@ -76,8 +76,8 @@ func FromKubeconfigs(path string, contexts []string) ([]*Cluster, error) {
 	return out, nil
 }
 
-// Contexts lists the contexts of the kubeconfig that [FromKubeconfig] reads for
-// the same path, sorted by name.
+// Contexts returns the contexts of the kubeconfig for path (see [FromKubeconfig]),
+// sorted by name.
 func Contexts(path string) ([]Context, error) {
 	k, err := loadKubeconfig(path)
 	if err != nil {
@@ -95,16 +95,16 @@ func Contexts(path string) ([]Context, error) {
 	return out, nil
 }
 
-// kubeconfig is what the files say at one moment. In a pod without any it is a
-// single context that stands for the service account.
+// kubeconfig is the merged content of kubeconfig files. In a pod without any, it
+// has a single context for the service account.
 type kubeconfig struct {
-	files  []string
-	raw    *api.Config
-	inside *rest.Config // set in a pod without kubeconfig
+	files     []string
+	raw       *api.Config
+	inCluster *rest.Config // set in a pod without kubeconfig
 }
 
-// kubeconfigFiles says which files to read for path, and whether the user named
-// them by it.
+// kubeconfigFiles returns the files to read for path. named reports whether path
+// names them.
 func kubeconfigFiles(path string) (files []string, named bool) {
 	if files = nonEmpty(filepath.SplitList(path)); len(files) > 0 {
 		return files, true
@@ -149,7 +149,7 @@ func loadKubeconfig(path string) (*kubeconfig, error) {
 	return k, nil
 }
 
-// loadServiceAccount is for a pod: there is no kubeconfig where kubectl looks.
+// loadServiceAccount loads the service account of a pod without kubeconfig.
 func (k *kubeconfig) loadServiceAccount() error {
 	cfg, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
@@ -163,7 +163,7 @@ func (k *kubeconfig) loadServiceAccount() error {
 	if b, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil && namespace == "" {
 		namespace = strings.TrimSpace(string(b))
 	}
-	k.files, k.inside = nil, cfg
+	k.files, k.inCluster = nil, cfg
 	k.raw = &api.Config{
 		CurrentContext: InCluster,
 		Contexts:       map[string]*api.Context{InCluster: {Cluster: InCluster, Namespace: namespace}},
@@ -172,8 +172,9 @@ func (k *kubeconfig) loadServiceAccount() error {
 	return nil
 }
 
+// where names the files, for messages.
 func (k *kubeconfig) where() string {
-	if k.inside != nil {
+	if k.inCluster != nil {
 		return "the pod's service account"
 	}
 	return "kubeconfig " + strings.Join(k.files, ", ")
@@ -181,7 +182,7 @@ func (k *kubeconfig) where() string {
 
 func (k *kubeconfig) names() []string { return slices.Sorted(maps.Keys(k.raw.Contexts)) }
 
-// choose takes the context asked for, or the current one, and sees that it
+// choose returns the name of the given context, or of the current one, if it
 // exists.
 func (k *kubeconfig) choose(context string) (string, error) {
 	has := "it has " + strings.Join(k.names(), ", ")
@@ -198,9 +199,9 @@ func (k *kubeconfig) choose(context string) (string, error) {
 	return context, nil
 }
 
-// chooseAll lists the contexts wanted, each once. In lenient mode those that do
-// not exist are left out.
-func (k *kubeconfig) chooseAll(wanted []string, lenient bool) ([]string, error) {
+// chooseAll returns the names of the wanted contexts, each once. If skipMissing is
+// set, contexts that do not exist are skipped; otherwise they are an error.
+func (k *kubeconfig) chooseAll(wanted []string, skipMissing bool) ([]string, error) {
 	if len(wanted) == 0 {
 		name, err := k.choose("")
 		return []string{name}, err
@@ -220,20 +221,20 @@ func (k *kubeconfig) chooseAll(wanted []string, lenient bool) ([]string, error) 
 			}
 		} else if _, err := k.choose(want); err == nil {
 			add(want)
-		} else if !lenient {
+		} else if !skipMissing {
 			return nil, err
 		}
 	}
-	if len(out) == 0 && !lenient {
+	if len(out) == 0 && !skipMissing {
 		return nil, fmt.Errorf("%s has no context like %s (it has %s)", k.where(), strings.Join(wanted, ", "), strings.Join(k.names(), ", "))
 	}
 	return out, nil
 }
 
-// NameMatches says whether a name is the one wanted, in which each * stands for
-// anything.
-func NameMatches(wanted, name string) bool {
-	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(wanted), `\*`, ".*") + "$").MatchString(name)
+// NameMatches reports whether a name matches a pattern, in which each * stands for
+// any characters.
+func NameMatches(pattern, name string) bool {
+	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$").MatchString(name)
 }
 
 func (k *kubeconfig) cluster(name string) (*Cluster, error) {
@@ -250,20 +251,20 @@ func (k *kubeconfig) cluster(name string) (*Cluster, error) {
 }
 
 func (k *kubeconfig) restConfig(name string) (*rest.Config, error) {
-	if k.inside != nil {
-		return rest.CopyConfig(k.inside), nil
+	if k.inCluster != nil {
+		return rest.CopyConfig(k.inCluster), nil
 	}
-	// clientcmd takes a cluster or user that is missing for an empty one.
+	// clientcmd treats a missing cluster or user like an empty one.
 	ctx := k.raw.Contexts[name]
 	if k.raw.Clusters[ctx.Cluster] == nil {
-		return nil, fmt.Errorf("%s: context %q names the cluster %q, which is not there", k.where(), name, ctx.Cluster)
+		return nil, fmt.Errorf("%s: context %q names the cluster %q, which does not exist", k.where(), name, ctx.Cluster)
 	}
 	if ctx.AuthInfo != "" && k.raw.AuthInfos[ctx.AuthInfo] == nil {
-		return nil, fmt.Errorf("%s: context %q names the user %q, which is not there", k.where(), name, ctx.AuthInfo)
+		return nil, fmt.Errorf("%s: context %q names the user %q, which does not exist", k.where(), name, ctx.AuthInfo)
 	}
-	// clientcmd writes the cluster's settings into the user's exec plugin, which
-	// contexts may share: hence the copy. The loading rules let legacy auth
-	// providers write refreshed tokens back.
+	// A copy, because clientcmd writes the cluster's settings into the user's exec
+	// plugin, which contexts may share. The loading rules let legacy auth providers
+	// save refreshed tokens.
 	cfg, err := clientcmd.NewNonInteractiveClientConfig(*k.raw.DeepCopy(), name, &clientcmd.ConfigOverrides{},
 		&clientcmd.ClientConfigLoadingRules{Precedence: k.files}).ClientConfig()
 	if err != nil {

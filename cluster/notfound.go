@@ -9,21 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// NotFoundError says that a cluster serves no resource of the name asked for.
+// NotFoundError is the error for a resource that a cluster does not serve.
 type NotFoundError struct {
-	Cluster string // the cluster asked
-	Asked   string // the resource argument, as given
-	Similar []string
+	Cluster string   // the name of the cluster
+	Arg     string   // the resource, as given
+	Similar []string // resources with similar names
 	// Failed holds the group versions whose discovery failed: the resource may
 	// exist there.
 	Failed map[schema.GroupVersion]error
 }
 
-// Error names the cluster, what was asked for, what exists that is like it, and
-// the way out.
+// Error names the cluster, the resource and similar ones.
 func (e *NotFoundError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster %q serves no resource %q", e.Cluster, e.Asked)
+	fmt.Fprintf(&b, "cluster %q serves no resource %q", e.Cluster, e.Arg)
 	if len(e.Similar) > 0 {
 		fmt.Fprintf(&b, "; did you mean %s?", strings.Join(e.Similar, ", "))
 	}
@@ -39,10 +38,10 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// similar finds up to three of the resources whose names are closest to arg.
+// similar returns up to three resources with the names closest to arg.
 func (c *catalogue) similar(arg string) []string {
 	name, _, _ := strings.Cut(strings.ToLower(arg), ".")
-	// A slip or two in a long word, one in a short one.
+	// Up to three typing errors in a long word, one in a short one.
 	limit := min(3, 1+len(name)/4)
 	type match struct {
 		name     string
@@ -57,7 +56,7 @@ func (c *catalogue) similar(arg string) []string {
 		seen[r.GroupResource()] = true
 		best := limit + 1
 		for _, known := range append([]string{r.Resource, r.Singular, strings.ToLower(r.Kind)}, r.ShortNames...) {
-			if len(known) > 2 { // every two-letter word is close to every other
+			if len(known) > 2 { // any two two-letter words are close
 				best = min(best, distance(name, known, limit))
 			}
 		}
@@ -75,8 +74,8 @@ func (c *catalogue) similar(arg string) []string {
 	return out
 }
 
-// distance is the Levenshtein distance of two words, or limit+1 when it is
-// certain to be more than limit.
+// distance returns the Levenshtein distance of two words, or limit+1 if their
+// lengths differ by more than limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return limit + 1

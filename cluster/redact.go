@@ -11,27 +11,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxProblem is how much of an answer that is no success is looked through, and
-// handed on. Nobody reads more of one than that.
-const maxProblem = 1 << 20
+// maxErrorBody is how much of the body of an error response is kept and redacted.
+// Callers do not read more.
+const maxErrorBody = 1 << 20
 
-// redactor takes the credentials of a request out of the answer to it, if that is
-// no success: there are proxies that repeat the request in what they say went
-// wrong, and what went wrong is told in logs, in errors and to those who ask how
-// a mirror is doing. It takes them out of warnings, which are logged, as well.
+// redactor removes the credentials of a request from an error response to it. Some
+// proxies repeat the request in their error messages, and those get into logs,
+// errors and the status of a mirror. It also removes them from the warnings of any
+// response, which are logged.
 type redactor struct{ next http.RoundTripper }
 
 const redacted = "[redacted]"
 
-// guarding is cfg with what looks after credentials innermost, where requests carry
-// them.
-func guarding(cfg *rest.Config) *rest.Config {
+// protectCredentials returns cfg with a redactor and, if the token is in a file, a
+// tokenReloader. They are the innermost round trippers, because requests have
+// their credentials there.
+func protectCredentials(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	wrap, file := cfg.WrapTransport, cfg.BearerTokenFile
 	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		next = redactor{next}
 		if file != "" {
-			next = rotation{next, file, new(atomic.Pointer[replaced])}
+			next = tokenReloader{next, file, new(atomic.Pointer[replacement])}
 		}
 		if wrap != nil {
 			next = wrap(next)
@@ -57,10 +58,10 @@ func (r redactor) RoundTrip(req *http.Request) (*http.Response, error) {
 	if len(secrets) == 0 || resp.StatusCode < http.StatusMultipleChoices {
 		return resp, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	var rest io.Reader = strings.NewReader("")
 	if err != nil {
-		rest = broken{err}
+		rest = errorReader{err}
 	}
 	for _, secret := range secrets {
 		body = bytes.ReplaceAll(body, []byte(secret), []byte(redacted))
@@ -74,11 +75,12 @@ func (r redactor) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper is how client-go finds the transport that this one is of.
+// WrappedRoundTripper implements the interface by which client-go finds the
+// underlying transport.
 func (r redactor) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// credentialsOf are the secrets in the value of an Authorization header: a token,
-// or a password both plain and as it is sent.
+// credentialsOf returns the secrets in the value of an Authorization header: a
+// token, or a password both encoded and plain.
 func credentialsOf(authorization string) (secrets []string) {
 	scheme, value, ok := strings.Cut(authorization, " ")
 	if value = strings.TrimSpace(value); !ok || value == "" {
@@ -95,7 +97,7 @@ func credentialsOf(authorization string) (secrets []string) {
 	return secrets
 }
 
-// broken is the end of a body that broke off.
-type broken struct{ err error }
+// errorReader returns an error: the rest of a body that could not be read.
+type errorReader struct{ err error }
 
-func (b broken) Read([]byte) (int, error) { return 0, b.err }
+func (r errorReader) Read([]byte) (int, error) { return 0, r.err }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is one resource of a cluster in one version, as discovery names it.
+// Resource is a resource of a cluster in one version, as reported by discovery.
 type Resource struct {
 	schema.GroupVersionResource
 
@@ -19,22 +19,22 @@ type Resource struct {
 	Namespaced bool
 }
 
-// GVR is the group, version and plural name that requests are made with.
+// GVR returns the group, version and plural name, which identify it in requests.
 func (r Resource) GVR() schema.GroupVersionResource { return r.GroupVersionResource }
 
-// GVK is the kind of the resource's objects.
+// GVK returns the kind of the resource's objects.
 func (r Resource) GVK() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.Kind) }
 
-// Can says whether the server offers a verb ("list", "watch", …) on the
-// resource at all. Whether this user may use it is another question.
+// Can reports whether the server supports a verb ("list", "watch", …) for the
+// resource. It does not check permissions.
 func (r Resource) Can(verb string) bool { return slices.Contains(r.Verbs, verb) }
 
-// String is the resource's short full name, "deployments.apps" or "pods".
-// [Cluster.Resolve] takes it.
+// String returns the name without the version, like "deployments.apps" or "pods".
+// [Cluster.Resolve] accepts it.
 func (r Resource) String() string { return dotted(r.Resource, "", r.Group) }
 
-// Versioned is the name that says the version too, "deployments.v1.apps" or
-// "pods.v1". [Cluster.Resolve] takes it.
+// Versioned returns the name with the version, like "deployments.v1.apps" or
+// "pods.v1". [Cluster.Resolve] accepts it.
 func (r Resource) Versioned() string { return dotted(r.Resource, r.Version, r.Group) }
 
 func dotted(name, version, group string) string {

@@ -7,7 +7,7 @@ import (
 
 const modulePath = "github.com/tidings-io/tidings"
 
-// userAgent is "tidings/<version of this module in the running program>".
+// userAgent returns "tidings/<version of this module in the running program>".
 var userAgent = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -9,22 +9,7 @@ import (
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
-// Compact keeps objects as the bytes they came in, compressed with a dictionary
-// made of some of them, and decodes an object each time it is read: a pod then
-// takes less than a kilobyte, keys and indexes included, a tenth of what it takes
-// decoded, and a Get or an event costs tens of microseconds instead of a fraction
-// of one. What is read is equal to what it would be otherwise. An object that
-// somebody still holds, a handler for one, is not decoded anew for the next
-// reader, so that any number of handlers together decode it once.
-//
-// Label selectors are answered without decoding what does not match. Indexes
-// added with [Informer.AddIndex] decode an object when it changes. With
-// [Transform], objects are decoded and encoded again as they arrive.
-func Compact() Option {
-	return func(o *options) error { o.compact = true; return nil }
-}
-
-// newCompact returns an engine whose store holds encodings.
+// newCompact returns an engine whose store holds encodings, see [Compact].
 func newCompact[T Object](o *options, transform func(T) (T, error), keep func(T) bool) engine[T] {
 	pack := codec.NewPacker()
 	var current atomic.Pointer[codec.Compact[T]]
@@ -41,8 +26,8 @@ func newCompact[T Object](o *options, transform func(T) (T, error), keep func(T)
 	return e
 }
 
-// memo remembers which objects encodings have lately been decoded to, for as
-// long as somebody uses those.
+// memo caches the objects that encodings have lately been decoded to, for as long
+// as a caller uses them.
 type memo[T Object] struct {
 	decode func(*codec.Raw) T
 	slots  [256]struct {
@@ -54,12 +39,12 @@ type memo[T Object] struct {
 
 func newMemo[T Object](decode func(*codec.Raw) T) *memo[T] { return &memo[T]{decode: decode} }
 
-// get returns the object of an encoding, nil of nil.
+// get returns the object of an encoding, nil for nil.
 func (m *memo[T]) get(of *codec.Raw) (object T) {
 	if of == nil {
 		return object
 	}
-	// By address: two encodings of one object are of two versions of it.
+	// By address: each version of an object has an encoding of its own.
 	at := uintptr(unsafe.Pointer(of))
 	slot := &m.slots[(at>>5^at>>13)%uintptr(len(m.slots))]
 	slot.Lock()

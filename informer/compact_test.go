@@ -9,14 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 	"github.com/tidings-io/tidings/internal/samplepods"
 )
 
 // A store of encodings reads like one of objects, through every way of reading.
 func TestCompactReadsTheSame(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		pods := samplepods.Clone(300, 3)
 		for i := range pods {
 			pods[i].ResourceVersion = ""
@@ -72,7 +72,7 @@ func TestCompactReadsTheSame(t *testing.T) {
 // What somebody holds is not decoded again for the next reader; what nobody
 // holds is not kept.
 func TestCompactKeepsWhatIsHeld(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer(informer.Compact())
 		r.must(inf.Start(r.ctx))

@@ -1,5 +1,6 @@
 // Package informer keeps a live, local, indexed mirror of Kubernetes resources
-// and tells what changes: list and watch, done once and shared by everyone.
+// and delivers their changes. It lists and watches a resource once and shares the
+// result among all readers, handlers and loops of the program.
 //
 //	conn, err := cluster.FromKubeconfig("", "")           // or cluster.New(name, restConfig)
 //	pods, err := informer.New[*corev1.Pod](conn, informer.InNamespace("shop"))
@@ -8,50 +9,124 @@
 //	defer pods.Stop(ctx)
 //	pod, ok := pods.Get("shop", "web-0")                  // from memory
 //
-// # What is kept
+// # Objects
 //
-// The type parameter says what is kept of each object: *corev1.Pod or another Go
-// type of a kind, *unstructured.Unstructured for any resource at all, or
+// The type parameter decides what the informer keeps of each object: *corev1.Pod
+// or the Go type of another kind, *unstructured.Unstructured for any resource, or
 // *metav1.PartialObjectMetadata for metadata only, in which case the server sends
-// no more than that. Objects carry their kind and apiVersion. managedFields are
-// dropped unless [KeepManagedFields] asks for them. An informer may also keep what
-// a list and watch of the caller's bring, see [NewFromSource].
+// nothing else. Objects have their kind and apiVersion set. managedFields are
+// dropped unless [KeepManagedFields] is given. [NewFromSource] creates an informer
+// of objects that do not come from an API server.
 //
-// With [Compact], what is kept is the encoding, compressed, and an object is
-// decoded when it is read: slower, and a tenth of the memory.
+// With [Compact] the store keeps compressed encodings and decodes objects when
+// they are read. That is slower, and takes a tenth of the memory.
 //
-// Objects are shared by everyone who reads them. Nobody may modify them; make a
-// DeepCopy first. [DetectMutations] finds out who does not.
+// # Events
 //
-// # What is told
+// Handlers ([Informer.AddHandler]) and loops ([Informer.Events]) are subscribers.
+// A subscriber receives every object in the store as an [Added] event with
+// InInitialList set, then [Synced], then every change, once and in order. The
+// store is updated before an event is delivered: what a subscriber reads there is
+// the state after the event, or a newer one. Each subscriber has its own pace and
+// delays no other. Events that it has not received yet wait in a log that all
+// subscribers share.
 //
-// Handlers ([Informer.AddHandler]) and loops ([Informer.Events]) are told the
-// same: every object there is, as [Added] with InInitialList set; then [Synced];
-// then every change, once, in the order in which it happened. The store is
-// up to date before a change is told, so what a reader finds there is what it
-// has been told or newer. Each follower goes at its own pace and holds up nobody
-// else; what it has not come to waits in a log that all followers share.
+// When a watch breaks, the informer resumes it at the last resourceVersion, and
+// misses nothing. When the server no longer has that version (410 Gone), the
+// informer lists again and delivers the difference: first deletions, with
+// Tombstone set, because the last state may not have been seen, then additions and
+// updates. An object that was deleted and created again meanwhile has a new uid.
+// It is delivered as Deleted and Added, never as Updated.
 //
-// When a watch breaks, the informer goes on from the resourceVersion it had come
-// to, and nothing is missed. When the server no longer has that version (410), it
-// lists again and tells the difference: deletions first, with Tombstone set since
-// the last state may have gone unseen, then what is new or changed. An object
-// that was deleted and made again in the gap is told as both, and so is one that
-// changes its uid; an informer never passes one object off as another.
+// # Waiting and errors
 //
-// # Waiting and failing
-//
-// [Informer.Start] returns once the informer has a complete list, or with an
-// error if the server refuses it: a missing permission or resource is an error
-// that says what to do, never a hang. A network failure is tried again, with
-// exponential backoff between 0.8 and 60 seconds, for as long as ctx allows.
-// Later refusals are waited out the same way; [Informer.Status] tells, and
-// [Informer.StatusChanged] wakes those who want to know. [Informer.WaitFor] waits
-// until the informer has seen a write of yours.
+// [Informer.Start] returns when the informer has a complete list. If the server
+// refuses it, because a permission is missing or the resource does not exist, the
+// error is a [*RefusedError] that says what would help. Network failures are
+// retried, with exponential backoff between 0.8 and 60 seconds, until ctx ends.
+// After the first list, refusals are retried in the same way. [Informer.Status]
+// shows them, and [Informer.StatusChanged] wakes callers that wait for a change.
+// To read your own writes, use [Informer.WaitFor].
 //
 // # Stopping and starting again
 //
 // [Informer.Stop] leaves no goroutine behind. The store stays readable, and the
-// next Start goes on where it was. [Informer.Empty] gives the memory back. A
-// [Factory] does this for all informers of a cluster, or call it for one.
+// next Start resumes from it. [Informer.Empty] frees its memory. A [Factory] does
+// the same for all informers of a cluster.
+//
+// # Caveats
+//
+// Objects are shared and must not be modified. That applies to everything an
+// informer returns or delivers. Make a DeepCopy first. Objects also share equal
+// parts with each other, so one modification may change many of them.
+// [DetectMutations] finds modifications in tests.
+//
+// Release views. A [View] pins the state it shows: until [View.Release], the store
+// keeps a superseded version of each object that has changed or been deleted
+// since.
+//
+// [Informer.Get] and [Informer.List] read the newest state. Two calls may see
+// different states. To read several things from one state, use a View.
+//
+// Lists are ordered by key, namespace/name, compared bytewise: the order of a list
+// from the API server.
+//
+// An informer lags behind the server. A write that has just returned may not be in
+// the store. Wait for its resourceVersion with [Informer.WaitFor]. If the write
+// does not affect the mirrored objects, only a bookmark ends that wait, which the
+// server sends about once a minute.
+//
+// Resource versions are compared as decimal numbers, which Kubernetes guarantees
+// for its own APIs. With a server that uses others, ResourceVersion is empty and
+// WaitFor and EventsSince return [ErrVersion].
+//
+// Slow handlers cost memory, not time. A handler that falls behind keeps the
+// events it has not received, with their objects, in the log. [FoldAfter] bounds
+// that, at the price of intermediate states. The handler's lag is in [Status].
+//
+// A handler receives one event at a time, but the handlers of an informer run
+// concurrently. A handler must not wait for its own end: [Informer.Stop],
+// [Informer.Empty] and [Registration.Remove] wait for handlers to return.
+//
+// [Resync] is not a relist. It delivers the objects in the store again and makes
+// no request. The informer misses no changes, so resync repairs nothing. It is for
+// handlers that compare objects with something outside of the cluster.
+//
+// With Compact, each read may decode. Get and List return new objects unless a
+// reader still holds the earlier ones, so do not compare pointers. Objects that
+// the program holds take their full size.
+//
+// # Testing your controller
+//
+// A controller that takes its informers as arguments can be tested without an API
+// server. [NewFromSource] creates an informer from a [Source] that the test
+// implements: List returns the initial objects, Watch the changes that the test
+// sends. The informer behaves as with a server, including relists, tombstones and
+// bookmarks. Informers work in a testing/synctest bubble. See the
+// example of NewFromSource.
+//
+// # Reading the source
+//
+// Follow one event. Informer.begin starts a run: stored.run creates the queue and
+// a reflector for each source. Reflector.Run runs a state machine. Its state
+// watching calls source.Kube.Watch, by way of kubeSource.Watch. That reads the stream
+// and decodes each event with a codec.Codec. The method watching.event puts it into
+// the queue as a delta, with Queue.Push. In another goroutine, the apply function of
+// stored.run takes all waiting deltas with Queue.Pop and passes them to
+// Indexer.Apply. That changes the store and calls Indexer.publish, which appends the
+// events to the log with Log.Append and publishes both as one indexer.Cursor. Each
+// Subscriber.Run waits for the next batch at its changelog.Position and calls the
+// function that it got from subscribed.deliver or, for [Handlers], from
+// subscribed.call. That calls your code.
+//
+// Then follow one list. The state listing.step chooses streaming.step, a WatchList
+// stream, or paging.step, which calls source.Kube.List, by way of kubeSource.List.
+// Reflector.replace puts the whole list into the queue as one delta, and
+// Indexer.Apply compares it with the store. The other direction is
+// [Informer.List]: [Informer.Append] calls stored.collect, which pins a view with
+// Indexer.Pin. Function collect in search.go asks planFor for the best index and
+// reads it with View.AppendIndexed, or all objects with View.Append. Finally,
+// Informer.indexLabels decides whether the next such query should have an index.
+//
+// docs/architecture.md describes how the parts fit together.
 package informer

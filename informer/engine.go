@@ -12,65 +12,70 @@ import (
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/mutation"
-	"github.com/tidings-io/tidings/internal/processor"
 	"github.com/tidings-io/tidings/internal/reflector"
 	"github.com/tidings-io/tidings/internal/share"
 	"github.com/tidings-io/tidings/internal/source"
+	"github.com/tidings-io/tidings/internal/subscriber"
 )
 
-// engine is the store of an informer and the sources that fill it. It hides
-// what the store holds: objects as they are read, or encodings of them.
+// engine is the store of an informer and the sources that fill it. The interface
+// hides what the store holds: objects of type T, or their encodings.
 type engine[T Object] interface {
 	// connect makes the sources of the next run.
 	connect(*cluster.Cluster) error
-	// targets says what they are for: one, or one for each namespace.
+	// targets returns the target of each source: one, or one per namespace.
 	targets() []source.Target
-	// run prepares a run with options for the reflector of each target.
-	run(func(source.Target) reflector.Options) parts
+	// run prepares a run. opts returns the options of the reflector of a target.
+	run(opts func(source.Target) reflector.Options) parts
 
 	get(namespace, name string) (T, bool)
 	pin() snapshot[T]
-	collect(dst []T, q Query) []T // pins what it reads
+	collect(dst []T, q Query) []T
 	pinSince(version uint64) (snapshot[T], map[string]T, bool)
 	confirm(state snapshot[T], version uint64) bool
 	latest() latest
 	stats() indexer.Stats
 	version(namespace string) (version uint64, listed bool)
-	follow(processor.Options) follower[T]
-	resume(since uint64, opts processor.Options) (follower[T], bool)
-	addIndex(name string, values func([]string, T) []string) error
+	subscribe(subscriber.Options) subscription[T]
+	resume(since uint64, opts subscriber.Options) (subscription[T], bool)
+	addIndex(name string, index func([]string, T) []string) error
 	addLabelIndex(key string) error
 	dropLabelIndex(key string)
-	hasLabel(key string) bool // any object
+	hasLabel(key string) bool // whether any object has it
 	empty()
 }
 
-// parts are what works in a run.
+// parts are what runs in a run.
 type parts struct {
-	reflectors []driver
-	learnt     func() // the reflectors have ended
-	apply      func() // brings the store up to date until they have
+	reflectors []runner
+	close      func() // to be called when the reflectors have ended
+	apply      func() // updates the store until close has been called
 }
 
-// driver is a [reflector.Reflector] of whatever the store holds.
-type driver interface {
+// runner is a [reflector.Reflector] of whatever the store holds.
+type runner interface {
 	Run(context.Context) error
 	Status() reflector.Status
 }
 
-// latest is what there is to know of the newest state without pinning it.
+// latest describes the newest state without pinning it.
 type latest struct {
 	resourceVersion uint64
 	synced          bool
 	objects         int
-	superseded      <-chan struct{} // closed once there is a newer one
+	superseded      <-chan struct{} // closed when there is a newer state
+}
+
+// state describes a pinned state.
+type state struct {
+	resourceVersion, generation uint64
+	synced                      bool
 }
 
 // snapshot is a pinned [indexer.View] of whatever the store holds.
 type snapshot[T Object] interface {
 	Release()
-	state() (resourceVersion uint64, synced bool)
-	generation() uint64
+	state() state
 	Len() int
 	get(key string) (T, bool)
 	search(Query) iter.Seq[T]
@@ -78,25 +83,28 @@ type snapshot[T Object] interface {
 	IndexValues(index string) iter.Seq[string]
 }
 
-// follower is a [processor.Follower] of whatever the store holds.
-type follower[T Object] interface {
+// subscription is a [subscriber.Subscriber] of whatever the store holds.
+type subscription[T Object] interface {
 	HasSynced() <-chan struct{}
-	run(ctx context.Context, drain bool, tell func(Event[T]) bool)
-	// call is run for functions, of which at says what they are told.
+	// deliver passes events to f until ctx ends or f returns false or, with
+	// drain, until there are no more.
+	deliver(ctx context.Context, drain bool, f func(Event[T]) bool)
+	// call is deliver for functions. It makes no Event, and no object that no
+	// function receives. at is set to the type of the current event.
 	call(ctx context.Context, drain bool, to Handlers[T], at *EventType)
 	Release()
-	Status() processor.Status
+	Status() subscriber.Status
 }
 
 // newEngine returns the engine that the options ask for.
 func newEngine[T Object](o *options) (engine[T], error) {
-	transform, keep, err := refinements[T](o)
+	transform, keep, err := transformAndFilter[T](o)
 	if err != nil {
 		return nil, err
 	}
 	_, raw := any(*new(T)).(*codec.Raw)
 	switch {
-	case o.compact && raw: // which are encodings as they are
+	case o.compact && raw: // the objects of the program's server, which are encodings
 		o.codec.Pack = codec.NewPacker()
 	case o.compact:
 		return newCompact(o, transform, keep), nil
@@ -122,14 +130,14 @@ func newEngine[T Object](o *options) (engine[T], error) {
 type stored[T, S Object] struct {
 	opts    *options
 	store   *indexer.Indexer[S]
-	sources atomic.Pointer[[]scoped[S]] // one, or one for each namespace
-	expand  func(S) T                   // of nothing: nothing
-	lent    *mutation.Detector[T]       // nil: what readers do to objects is not looked at
-	keep    func(S) bool                // nil: everything is kept
+	sources atomic.Pointer[[]scoped[S]] // one, or one per namespace
+	expand  func(S) T                   // returns nil for nil
+	lent    *mutation.Detector[T]       // nil without DetectMutations
+	keep    func(S) bool                // nil keeps everything
 	codec   func(codec.Codec[T]) codec.Codec[S]
 }
 
-// scoped is where one scope of an informer comes from.
+// scoped is the source of all objects, or of those of one namespace.
 type scoped[S Object] struct {
 	source.Source[S]
 	target func() source.Target
@@ -181,13 +189,13 @@ func (e *stored[T, S]) targets() (targets []source.Target) {
 
 func (e *stored[T, S]) run(opts func(source.Target) reflector.Options) parts {
 	queue := delta.NewQueue[S]()
-	p := parts{learnt: queue.Close, apply: func() {
+	p := parts{close: queue.Close, apply: func() {
 		if e.lent != nil {
 			defer e.lent.Run()()
 		}
 		for {
-			// What the reflectors have learnt is applied even while stopping, so
-			// that the next start can go on from there.
+			// Not the context of the run: what the reflectors have received is
+			// applied even while stopping, so that the next start resumes there.
 			deltas, err := queue.Pop(context.Background())
 			if err != nil {
 				return
@@ -224,7 +232,7 @@ func (e *stored[T, S]) pinSince(version uint64) (snapshot[T], map[string]T, bool
 	for i := range events {
 		key := Key(events[i].Object)
 		if _, earlier := before[key]; !earlier {
-			before[key] = e.expand(events[i].Old) // nothing, if it was Added
+			before[key] = e.expand(events[i].Old) // nil if it was added
 		}
 	}
 	return view[T, S]{v, e}, before, true
@@ -243,21 +251,21 @@ func (e *stored[T, S]) stats() indexer.Stats { return e.store.Stats() }
 
 func (e *stored[T, S]) version(namespace string) (uint64, bool) { return e.store.Version(namespace) }
 
-func (e *stored[T, S]) follow(o processor.Options) follower[T] {
-	return followed[T, S]{processor.Follow(e.store, o), e, o.Name}
+func (e *stored[T, S]) subscribe(o subscriber.Options) subscription[T] {
+	return subscribed[T, S]{subscriber.Subscribe(e.store, o), e, o.Name}
 }
 
-func (e *stored[T, S]) resume(since uint64, o processor.Options) (follower[T], bool) {
-	f, ok := processor.Resume(e.store, since, o)
-	return followed[T, S]{f, e, o.Name}, ok
+func (e *stored[T, S]) resume(since uint64, o subscriber.Options) (subscription[T], bool) {
+	s, ok := subscriber.Resume(e.store, since, o)
+	return subscribed[T, S]{s, e, o.Name}, ok
 }
 
-func (e *stored[T, S]) addIndex(name string, values func([]string, T) []string) error {
-	return e.store.AddIndex(name, func(out []string, obj S) []string { return values(out, e.expand(obj)) })
+func (e *stored[T, S]) addIndex(name string, index func([]string, T) []string) error {
+	return e.store.AddIndex(name, func(out []string, obj S) []string { return index(out, e.expand(obj)) })
 }
 
 func (e *stored[T, S]) addLabelIndex(key string) error {
-	return e.store.AddIndex(labelled+key, func(values []string, obj S) []string {
+	return e.store.AddIndex(labelIndexPrefix+key, func(values []string, obj S) []string {
 		if value, ok := obj.GetLabels()[key]; ok {
 			values = append(values, value)
 		}
@@ -265,7 +273,7 @@ func (e *stored[T, S]) addLabelIndex(key string) error {
 	})
 }
 
-func (e *stored[T, S]) dropLabelIndex(key string) { e.store.DropIndex(labelled + key) }
+func (e *stored[T, S]) dropLabelIndex(key string) { e.store.DropIndex(labelIndexPrefix + key) }
 
 func (e *stored[T, S]) hasLabel(key string) bool {
 	v := e.store.Pin()
@@ -285,15 +293,13 @@ func (e *stored[T, S]) empty() {
 	}
 }
 
-// view is a View of a store that holds an S for each T.
+// view is an [indexer.View] of a store that holds an S for each T.
 type view[T, S Object] struct {
 	*indexer.View[S]
 	of *stored[T, S]
 }
 
-func (v view[T, S]) state() (uint64, bool) { return v.ResourceVersion, v.Synced }
-
-func (v view[T, S]) generation() uint64 { return v.Generation }
+func (v view[T, S]) state() state { return state{v.ResourceVersion, v.Generation, v.Synced} }
 
 func (v view[T, S]) get(key string) (T, bool) {
 	obj, ok := v.Get(key)
@@ -302,13 +308,13 @@ func (v view[T, S]) get(key string) (T, bool) {
 
 func (v view[T, S]) search(q Query) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		search(v.View, q, shortest(v.View, q))(func(_ string, obj S) bool { return yield(v.of.expand(obj)) })
+		search(v.View, q, planFor(v.View, q))(func(_ string, obj S) bool { return yield(v.of.expand(obj)) })
 	}
 }
 
 func (v view[T, S]) collect(dst []T, q Query) []T {
 	if same, ok := any(v.View).(*indexer.View[T]); ok && v.of.lent == nil {
-		return collect(same, dst, q) // a store holds the objects themselves, mostly
+		return collect(same, dst, q) // usually, the store holds the objects themselves
 	}
 	found := collect(v.View, nil, q)
 	dst = slices.Grow(dst, len(found))
@@ -318,72 +324,60 @@ func (v view[T, S]) collect(dst []T, q Query) []T {
 	return dst
 }
 
-// followed is a follower of a store that holds an S for each T.
-type followed[T, S Object] struct {
-	*processor.Follower[S]
+// subscribed is a subscription to a store that holds an S for each T.
+type subscribed[T, S Object] struct {
+	*subscriber.Subscriber[S]
 	of   *stored[T, S]
 	name string
 }
 
-func (f followed[T, S]) run(ctx context.Context, drain bool, tell func(Event[T]) bool) {
-	f.Run(ctx, drain, func(e processor.Event[S]) bool {
+func (s subscribed[T, S]) deliver(ctx context.Context, drain bool, f func(Event[T]) bool) {
+	s.Run(ctx, drain, func(e subscriber.Event[S]) bool {
 		out := Event[T]{
-			Type: EventType(e.Type), Object: f.of.expand(e.Object),
+			Type: EventType(e.Type), Object: s.of.expand(e.Object),
 			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.ResourceVersion,
 		}
-		if e.Type == processor.Sync {
+		if e.Type == subscriber.Sync {
 			out.Old = out.Object
 		} else {
-			out.Old = f.of.expand(e.Old)
+			out.Old = s.of.expand(e.Old)
 		}
-		if f.of.lent != nil {
-			defer f.of.lent.Returned("who follows as "+strconv.Quote(f.name), out.Object, out.Old)
+		if s.of.lent != nil {
+			defer s.of.lent.Returned("subscriber "+strconv.Quote(s.name), out.Object, out.Old)
 		}
-		return tell(out)
+		return f(out)
 	})
 }
 
-// call does what Handlers.Handle does, without making an Event, nor an object that
-// no function asks for.
-func (f followed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at *EventType) {
-	if f.of.lent != nil { // who is told what has to be known
-		f.run(ctx, drain, func(e Event[T]) bool {
+func (s subscribed[T, S]) call(ctx context.Context, drain bool, to Handlers[T], at *EventType) {
+	if s.of.lent != nil { // deliver reports what each call received
+		s.deliver(ctx, drain, func(e Event[T]) bool {
 			*at = e.Type
 			to.Handle(e)
 			return true
 		})
 		return
 	}
-	if same, ok := any(f.Follower).(*processor.Follower[T]); ok {
-		// As below, of objects that need not be expanded: nearly always, and twice
-		// for each event of each handler.
-		same.Run(ctx, drain, func(e processor.Event[T]) bool {
+	if same, ok := any(s.Subscriber).(*subscriber.Subscriber[T]); ok {
+		// Usually, objects need no expanding, which would be two calls per event
+		// and handler.
+		same.Run(ctx, drain, func(e subscriber.Event[T]) bool {
 			*at = EventType(e.Type)
-			if e.Type == processor.Updated && to.Update != nil {
-				to.Update(e.Old, e.Object)
-			} else {
-				to.Handle(Event[T]{Type: *at, Object: e.Object, Old: e.Old, InInitialList: e.Initial})
-			}
+			to.call(*at, e.Object, e.Old, e.Initial)
 			return true
 		})
 		return
 	}
-	expand := f.of.expand
-	f.Run(ctx, drain, func(e processor.Event[S]) bool {
+	s.Run(ctx, drain, func(e subscriber.Event[S]) bool {
 		*at = EventType(e.Type)
-		switch {
-		case e.Type == processor.Updated && to.Update != nil: // nearly always
-			to.Update(expand(e.Old), expand(e.Object))
-		case e.Type == processor.Added && to.Add != nil:
-			to.Add(expand(e.Object), e.Initial)
-		case e.Type == processor.Sync && to.Update != nil:
-			obj := expand(e.Object)
-			to.Update(obj, obj)
-		case e.Type == processor.Deleted && to.Delete != nil:
-			to.Delete(expand(e.Object))
-		case e.Type == processor.Synced && to.Synced != nil:
-			to.Synced()
+		if !to.handles(*at) {
+			return true
 		}
+		var old T
+		if e.Type == subscriber.Updated {
+			old = s.of.expand(e.Old)
+		}
+		to.call(*at, s.of.expand(e.Object), old, e.Initial)
 		return true
 	})
 }

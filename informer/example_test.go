@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // connect stands in for cluster.FromKubeconfig: it connects to an in-memory
 // cluster with the given objects.
-func connect(objects ...demo.Object) (conn *cluster.Cluster, server *demo.Cluster, stop func()) {
-	server = demo.New(demo.Options{})
+func connect(objects ...fakeapi.Object) (conn *cluster.Cluster, server *fakeapi.Cluster, stop func()) {
+	server = fakeapi.New(fakeapi.Options{})
 	for _, o := range objects {
 		if _, err := server.Create(o); err != nil {
 			log.Fatal(err)
 		}
 	}
-	config, stop := demo.InProcess(server)
+	config, stop := fakeapi.InProcess(server)
 	conn, err := cluster.New("demo", config)
 	if err != nil {
 		log.Fatal(err)
@@ -259,4 +259,82 @@ func ExampleFactory() {
 	// 1 pod, 0 services
 	// 0 pods in an emptied cache
 	// 1 pod after starting again
+}
+
+// restartFailed is a controller to be tested: it calls restart for each pod that
+// has failed.
+func restartFailed(pods *informer.Informer[*corev1.Pod], restart func(name string)) {
+	check := func(pod *corev1.Pod) {
+		if pod.Status.Phase == corev1.PodFailed {
+			restart(pod.Name)
+		}
+	}
+	pods.AddHandler(informer.Handlers[*corev1.Pod]{
+		Add:    func(pod *corev1.Pod, _ bool) { check(pod) },
+		Update: func(_, pod *corev1.Pod) { check(pod) },
+	})
+}
+
+// fakePods is a source whose objects and changes are those of a test.
+type fakePods struct {
+	initial []*corev1.Pod
+	changes chan informer.Change[*corev1.Pod]
+}
+
+func (f fakePods) List(_ context.Context, each func(*corev1.Pod) error) (resourceVersion string, err error) {
+	for _, pod := range f.initial {
+		if err := each(pod); err != nil {
+			return "", err
+		}
+	}
+	return "1", nil
+}
+
+func (f fakePods) Watch(ctx context.Context, _ string, each func(informer.Change[*corev1.Pod]) error) error {
+	for {
+		select {
+		case change := <-f.changes:
+			if err := each(change); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// A test of a controller without an API server: the informer gets its objects
+// from a Source that the test implements.
+func ExampleNewFromSource_testing() {
+	pod := func(name, resourceVersion string, phase corev1.PodPhase) *corev1.Pod {
+		p := examplePod("shop", name, phase)
+		p.UID, p.ResourceVersion = types.UID(name), resourceVersion
+		return p
+	}
+	source := fakePods{
+		initial: []*corev1.Pod{pod("web-0", "1", corev1.PodRunning)},
+		changes: make(chan informer.Change[*corev1.Pod]),
+	}
+	pods, err := informer.NewFromSource("test", source)
+	if err != nil {
+		log.Fatal(err)
+	}
+	restarted := make(chan string)
+	restartFailed(pods, func(name string) { restarted <- name })
+
+	ctx := context.Background()
+	if err := pods.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer pods.Stop(ctx)
+
+	source.changes <- informer.Change[*corev1.Pod]{Type: informer.Updated, Object: pod("web-0", "2", corev1.PodFailed)}
+	fmt.Println("restarted", <-restarted)
+
+	// Events are delivered after the store is updated.
+	failed, _ := pods.Get("shop", "web-0")
+	fmt.Println(failed.Name, failed.Status.Phase)
+	// Output:
+	// restarted web-0
+	// web-0 Failed
 }

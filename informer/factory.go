@@ -12,18 +12,19 @@ import (
 	"github.com/tidings-io/tidings/cluster"
 )
 
-// Factory shares informers of one cluster among those who need them: each
-// resource and scope is mirrored once. Get informers from it with [For].
+// Factory shares the informers of one cluster: each resource and scope is
+// mirrored once. Get informers from it with [For].
 type Factory struct {
 	opts []Option
 
 	mu        sync.Mutex
 	cluster   *cluster.Cluster
-	informers map[sharing]Managed
-	order     []sharing
+	informers map[informerKey]Managed
+	order     []informerKey
 }
 
-// Managed is what every informer can do, whatever it keeps.
+// Managed is the part of [Informer] that does not depend on the type of its
+// objects.
 type Managed interface {
 	Start(context.Context) error
 	Stop(context.Context) error
@@ -33,34 +34,36 @@ type Managed interface {
 	Status() Status
 }
 
-// sharing is what two askers must have in common to share an informer.
-type sharing struct {
-	kept                                       reflect.Type
+// informerKey identifies an informer in a factory: calls with the same key share
+// it.
+type informerKey struct {
+	object                                     reflect.Type
 	resource, namespaces, labels, fields, from string
 	managedFields, unshared, compact, detect   bool
-	own                                        int // not 0 for one that is not shared
+	unique                                     int // not 0 if the informer is not shared
 }
 
-// NewFactory returns a factory whose informers all have opts.
+// NewFactory returns a factory. All its informers have opts.
 func NewFactory(c *cluster.Cluster, opts ...Option) *Factory {
-	return &Factory{cluster: c, opts: opts, informers: map[sharing]Managed{}}
+	return &Factory{cluster: c, opts: opts, informers: map[informerKey]Managed{}}
 }
 
-// For returns the factory's informer of T with these options beside the
-// factory's own, making it if nobody has asked for it before. It is not started.
-// Askers share an informer if they ask for the same T, resource, namespaces,
-// selectors and kind of store, and neither a [Filter] nor a [Transform], which cannot be compared.
+// For returns the factory's informer of T with opts in addition to the factory's
+// own, and creates it if there is none. It does not start it. Calls share an
+// informer if they have the same T, resource, namespaces, selectors and kind of
+// store, and neither a [Filter] nor a [Transform], because functions cannot be
+// compared.
 func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	all := slices.Concat(f.opts, opts)
 	o, err := newOptions(all)
 	if err != nil {
 		return nil, err
 	}
-	key := sharing{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, o.compact, o.detect, 0}
+	key := informerKey{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, o.compact, o.detect, 0}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o.filter != nil || o.transform != nil {
-		key.own = len(f.order) + 1
+		key.unique = len(f.order) + 1
 	}
 	if have, ok := f.informers[key]; ok {
 		return have.(*Informer[T]), nil
@@ -74,10 +77,10 @@ func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	return inf, nil
 }
 
-// Start starts the informers that do not run yet, all at once, and waits until
-// each has its first list. ctx bounds that wait only; they run until they are
-// stopped. The error joins those of the informers that were refused or did not
-// sync in time, which do not run; the others do.
+// Start starts the informers that do not run yet, concurrently, and waits until
+// each has its first list. ctx bounds only that wait: the informers run until they
+// are stopped. The error joins those of the informers that were refused or did
+// not sync in time. Those do not run; the others do.
 func (f *Factory) Start(ctx context.Context) error {
 	return f.each(func(inf Managed) error {
 		err := inf.Start(ctx)
@@ -103,10 +106,9 @@ func (f *Factory) Empty(ctx context.Context) error {
 	return f.each(func(inf Managed) error { return inf.Empty(ctx) })
 }
 
-// SetCluster stops and empties every informer and makes it one of another
-// cluster, or of the same one reached by another kubeconfig, see
-// [Informer.SetCluster]. Informers that are asked for later are of that cluster,
-// too.
+// SetCluster stops and empties every informer and connects it to another cluster,
+// or to the same one with another kubeconfig, see [Informer.SetCluster]. Informers
+// created later use that cluster, too.
 func (f *Factory) SetCluster(ctx context.Context, c *cluster.Cluster) error {
 	err := f.each(func(inf Managed) error { return inf.SetCluster(ctx, c) })
 	if err == nil {
@@ -117,7 +119,7 @@ func (f *Factory) SetCluster(ctx context.Context, c *cluster.Cluster) error {
 	return err
 }
 
-// Informers returns the informers in the order in which they were asked for.
+// Informers returns the informers in the order of their creation.
 func (f *Factory) Informers() []Managed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +130,7 @@ func (f *Factory) Informers() []Managed {
 	return all
 }
 
-// each calls do for every informer at once and joins the errors.
+// each calls do for all informers concurrently and joins the errors.
 func (f *Factory) each(do func(Managed) error) error {
 	informers := f.Informers()
 	f.mu.Lock()

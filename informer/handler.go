@@ -8,128 +8,144 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidings-io/tidings/internal/processor"
+	"github.com/tidings-io/tidings/internal/subscriber"
 )
 
-// Handler is told what happens, one event at a time. It runs on a goroutine of
-// its own: a slow handler delays itself only.
+// Handler receives events, one at a time, on a goroutine of its own: a slow
+// handler delays only itself.
 type Handler[T Object] interface {
 	Handle(Event[T])
 }
 
-// HandlerFunc is a function as a [Handler]. It gets every event.
+// HandlerFunc is a function as a [Handler]. It receives every event.
 type HandlerFunc[T Object] func(Event[T])
 
 // Handle calls f.
 func (f HandlerFunc[T]) Handle(e Event[T]) { f(e) }
 
-// Handlers is a [Handler] made of functions by what happened. Those that are
-// nil are not called.
+// Handlers is a [Handler] with a function per event type. Nil functions are not
+// called.
 type Handlers[T Object] struct {
 	Add    func(obj T, inInitialList bool)
-	Update func(old, new T) // Sync too: then old and new are the same
+	Update func(old, new T) // also for Sync: old and new are then the same
 	Delete func(last T)     // the last known state
 	Synced func()           // once, after the initial list
 }
 
 // Handle calls the function for e.
-func (h Handlers[T]) Handle(e Event[T]) {
+func (h Handlers[T]) Handle(e Event[T]) { h.call(e.Type, e.Object, e.Old, e.InInitialList) }
+
+// call calls the function for an event.
+func (h *Handlers[T]) call(t EventType, obj, old T, initial bool) {
 	switch {
-	case e.Type == Added && h.Add != nil:
-		h.Add(e.Object, e.InInitialList)
-	case (e.Type == Updated || e.Type == Sync) && h.Update != nil:
-		h.Update(e.Old, e.Object)
-	case e.Type == Deleted && h.Delete != nil:
-		h.Delete(e.Object)
-	case e.Type == Synced && h.Synced != nil:
+	case t == Updated && h.Update != nil: // nearly always
+		h.Update(old, obj)
+	case t == Added && h.Add != nil:
+		h.Add(obj, initial)
+	case t == Sync && h.Update != nil:
+		h.Update(obj, obj)
+	case t == Deleted && h.Delete != nil:
+		h.Delete(obj)
+	case t == Synced && h.Synced != nil:
 		h.Synced()
 	}
 }
 
-// FollowOption changes what a handler or an iterator is told.
-type FollowOption func(*processor.Options)
-
-// Resync tells every object in the store again as a [Sync] event, each time
-// the period is over. The server is not asked; this is for handlers that want
-// to look at everything now and then. 0 means never.
-func Resync(period time.Duration) FollowOption {
-	return func(o *processor.Options) { o.Resync = period }
+// handles reports whether there is a function for events of a type.
+func (h *Handlers[T]) handles(t EventType) bool {
+	switch t {
+	case Added:
+		return h.Add != nil
+	case Updated, Sync:
+		return h.Update != nil
+	case Deleted:
+		return h.Delete != nil
+	case Synced:
+		return h.Synced != nil
+	}
+	return false
 }
 
-// Named gives a handler a name, to be found by in logs, in [Status] and in
-// metrics. Two handlers of one informer should not have the same.
-func Named(name string) FollowOption {
-	return func(o *processor.Options) { o.Name = name }
+// SubscribeOption configures the events that a handler or a loop receives.
+type SubscribeOption func(*subscriber.Options)
+
+// Resync delivers every object in the store again as a [Sync] event, once per
+// period. It makes no request to the server. It is for handlers that should look
+// at everything from time to time. 0 means never.
+func Resync(period time.Duration) SubscribeOption {
+	return func(o *subscriber.Options) { o.Resync = period }
 }
 
-// WithBookmarks also tells of [Bookmark] events.
-func WithBookmarks() FollowOption {
-	return func(o *processor.Options) { o.Bookmarks = true }
+// Named gives a handler a name for logs, [Status] and metrics. The handlers of
+// one informer should have different names.
+func Named(name string) SubscribeOption {
+	return func(o *subscriber.Options) { o.Name = name }
 }
 
-// FoldAfter bounds what waits for a slow follower. Once more than n events do,
-// they are folded to the newest of each object: of ten updates the last is
-// told, with the state before the first as Old; an object that came and went
-// meanwhile is not told of at all. Replaying what is told still gives the store,
-// and the memory is bounded by the number of objects, even if the follower is
-// stuck. Without this option everything is kept and told.
-func FoldAfter(n int) FollowOption {
-	return func(o *processor.Options) { o.Fold = max(n, 1) }
+// Bookmarks also delivers [Bookmark] events.
+func Bookmarks() SubscribeOption {
+	return func(o *subscriber.Options) { o.Bookmarks = true }
 }
 
-// FoldAfterFunc is [FoldAfter] with a number that may change: n is asked each time
-// that something comes to wait, by several goroutines at once, and should be quick.
-func FoldAfterFunc(n func() int) FollowOption {
-	return func(o *processor.Options) { o.FoldBy = func() int { return max(n(), 1) } }
+// FoldAfter bounds the backlog of a slow subscriber. If more than n events wait,
+// they are folded to the newest of each object: of ten updates only the last is
+// delivered, with the state before the first as Old, and an object that was
+// added and deleted meanwhile is not delivered at all. Replaying the delivered
+// events still yields the store. Memory is bounded by the number of objects, even
+// if the subscriber is stuck. Without this option every event is kept and
+// delivered.
+func FoldAfter(n int) SubscribeOption {
+	return func(o *subscriber.Options) { o.Fold = max(n, 1) }
 }
 
-func newFollowOptions(opts []FollowOption) processor.Options {
-	var o processor.Options
+func newSubscribeOptions(opts []SubscribeOption) subscriber.Options {
+	var o subscriber.Options
 	for _, opt := range opts {
 		opt(&o)
 	}
 	return o
 }
 
-// Registration is a handler's place with an informer.
+// Registration is a handler registered with an informer.
 type Registration struct {
-	run     func(ctx context.Context, drain bool)
-	status  func() HandlerStatus
-	synced  <-chan struct{}
-	forget  func(*Registration) // takes it off the informer
-	release func()              // lets go of what it holds in the store
+	run        func(ctx context.Context, drain bool)
+	status     func() HandlerStatus
+	synced     <-chan struct{}
+	unregister func(*Registration) // from the informer
+	release    func()              // unpins what the handler holds in the store
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // of the last run
-	idle    chan struct{}      // closed when the last run has ended; nil if none was
-	runs    int                // that have not ended: one, and those that wait for it
+	idle    chan struct{}      // closed when the last run has ended; nil if there was none
+	runs    int                // runs that have not ended: one, and those that wait for it
 	removed bool
 }
 
-// HandlerStatus is what there is to know about a handler at one moment.
+// HandlerStatus is a snapshot of what a handler is doing.
 type HandlerStatus struct {
-	// Name is what [Named] calls it.
+	// Name is set by [Named].
 	Name string
-	// Delivered counts the events the handler has been given.
+	// Delivered counts the events delivered to the handler.
 	Delivered uint64
-	// Lag is the number of changes of the store it has not been told of.
+	// Lag is the number of changes of the store that have not been delivered.
 	Lag uint64
-	// Backlog is the number of events that wait for it, and Folded the number
-	// of those that will never be told, see [FoldAfter]. Without folding
+	// Backlog is the number of events that wait for the handler. Folded counts
+	// those that will never be delivered, see [FoldAfter]. Without folding,
 	// Backlog is Lag.
 	Backlog, Folded uint64
-	// Synced says that it has been told the whole initial list.
+	// Synced reports whether the whole initial list has been delivered.
 	Synced bool
-	// Panics counts the events at which it panicked; LastPanic is the last.
+	// Panics counts the events at which the handler panicked. LastPanic is the
+	// value of the last panic.
 	Panics    uint64
 	LastPanic string
 }
 
-// Status may be called at any time.
+// Status returns the current status of the handler.
 func (r *Registration) Status() HandlerStatus { return r.status() }
 
 // WaitForSync waits until the handler has returned from the initial list. The
-// error is the context's.
+// error is ctx's.
 func (r *Registration) WaitForSync(ctx context.Context) error {
 	select {
 	case <-r.synced:
@@ -140,16 +156,16 @@ func (r *Registration) WaitForSync(ctx context.Context) error {
 	case <-r.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a handler to be told the initial list: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for a handler to receive the initial list: %w", context.Cause(ctx))
 	}
 }
 
-// Remove takes the handler off its informer and waits until it has returned
-// from the event it is at, or ctx ends; in any case it gets no other event. A
-// handler that removes itself must not wait: let it call Remove on another
-// goroutine or with a context that has ended. Removing twice does nothing.
+// Remove removes the handler from its informer, and waits until it has returned
+// from its current event or ctx ends. In both cases it gets no further event. A
+// handler that removes itself must not wait: it calls Remove on another goroutine
+// or with a context that has ended. Removing a handler twice does nothing.
 func (r *Registration) Remove(ctx context.Context) error {
-	r.forget(r)
+	r.unregister(r)
 	r.mu.Lock()
 	removed := r.removed
 	r.removed = true
@@ -163,9 +179,9 @@ func (r *Registration) Remove(ctx context.Context) error {
 	return r.wait(ctx)
 }
 
-// start lets the handler run until the end of ctx or until it is removed, or
-// with drain until it has been told everything. It calls ended, if not nil, when
-// that is over, which may be at once.
+// start runs the handler until ctx ends or it is removed, or, with drain, until
+// it has received everything. Then, which may be at once, it calls ended if that
+// is not nil.
 func (r *Registration) start(ctx context.Context, drain bool, ended func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,13 +203,13 @@ func (r *Registration) start(ctx context.Context, drain bool, ended func()) {
 		defer r.ended()
 		defer cancel()
 		if before != nil {
-			<-before // never two at once: events come one at a time
+			<-before // one run at a time: events are delivered one at a time
 		}
 		r.run(ctx, drain)
 	}()
 }
 
-// ended notes the end of a run.
+// ended records the end of a run.
 func (r *Registration) ended() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,36 +234,35 @@ func (r *Registration) wait(ctx context.Context) error {
 	}
 }
 
-// AddHandler registers h. While the informer runs, h is told of every object
-// in the store, then [Synced], then what happens, in order, one event at a
-// time. When the informer stops h is left alone, and when it starts again h
-// goes on with the event after the last. Handlers may be added and removed at
-// any time.
+// AddHandler registers h. While the informer runs, h receives every object in the
+// store, then [Synced], then every change, in order, one event at a time. When
+// the informer stops, delivery stops; when it starts again, h continues with the
+// event after the last. Handlers may be added and removed at any time.
 //
-// A panic in h is reported to the logger with its stack and counted; h goes on
-// with the next event.
-func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registration {
-	o := newFollowOptions(opts)
-	f := inf.engine.follow(o)
+// A panic of h is logged with its stack and counted. h then continues with the
+// next event.
+func (inf *Informer[T]) AddHandler(h Handler[T], opts ...SubscribeOption) *Registration {
+	o := newSubscribeOptions(opts)
+	sub := inf.engine.subscribe(o)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
-	// Panics are not looked for at each event, which would take as long as to tell
-	// it. After one the follower goes on with the next event.
-	follow := func(ctx context.Context, drain bool) (over bool) {
+	// A recover per event would take as long as delivering it. There is one per
+	// run, and after a panic the subscription continues with the next event.
+	deliver := func(ctx context.Context, drain bool) (done bool) {
 		var at EventType
 		defer func() {
 			if p := recover(); p != nil {
 				what := fmt.Sprint(p)
 				panics.Add(1)
 				last.Store(&what)
-				inf.log().Warn("a handler panicked; it goes on with the next event", "handler", o.Name, "event", at.String(), "panic", what, "stack", string(debug.Stack()))
+				inf.log().Warn("a handler panicked; it continues with the next event", "handler", o.Name, "event", at.String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
-		if functions, ok := h.(Handlers[T]); ok { // which need no Event made for each
-			f.call(ctx, drain, functions, &at)
+		if functions, ok := h.(Handlers[T]); ok { // needs no Event
+			sub.call(ctx, drain, functions, &at)
 			return true
 		}
-		f.run(ctx, drain, func(e Event[T]) bool {
+		sub.deliver(ctx, drain, func(e Event[T]) bool {
 			at = e.Type
 			h.Handle(e)
 			return true
@@ -255,15 +270,15 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...FollowOption) *Registra
 		return true
 	}
 	r := &Registration{
-		synced: f.HasSynced(),
+		synced: sub.HasSynced(),
 		run: func(ctx context.Context, drain bool) {
-			for !follow(ctx, drain) {
+			for !deliver(ctx, drain) {
 			}
 		},
-		forget:  inf.forget,
-		release: f.Release,
+		unregister: inf.unregister,
+		release:    sub.Release,
 		status: func() HandlerStatus {
-			s := f.Status()
+			s := sub.Status()
 			out := HandlerStatus{Name: o.Name, Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
 			if what := last.Load(); what != nil {
 				out.LastPanic = *what

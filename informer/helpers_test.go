@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 	"github.com/tidings-io/tidings/internal/logbook"
 )
 
@@ -31,18 +31,18 @@ var (
 type rig struct {
 	*testing.T
 	ctx    context.Context
-	server *demo.Cluster
+	server *fakeapi.Cluster
 	conn   *cluster.Cluster
 	log    *logbook.Book
 }
 
 // inBubble runs a test in a synctest bubble, where time passes only while
 // everything waits and nothing may outlive the test.
-func inBubble(t *testing.T, opts demo.Options, test func(*rig)) {
+func inBubble(t *testing.T, opts fakeapi.Options, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := demo.New(opts)
-		config, stop := demo.InProcess(server)
+		server := fakeapi.New(opts)
+		config, stop := fakeapi.InProcess(server)
 		defer stop()
 		conn, err := cluster.New("test", config)
 		if err != nil {
@@ -65,13 +65,7 @@ func (r *rig) must(err error) {
 func (r *rig) set(namespace, name, value string) string {
 	r.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"v": value}}
-	var out demo.Object
-	var err error
-	if _, missing := r.server.Get(configMaps, namespace, name); missing != nil {
-		out, err = r.server.Create(cm)
-	} else {
-		out, err = r.server.Update(cm)
-	}
+	out, err := r.server.Put(cm)
 	r.must(err)
 	return out.GetResourceVersion()
 }
@@ -84,7 +78,7 @@ func (r *rig) delete(namespace, name string) {
 // configMapInformer makes an informer of config maps that logs to the rig.
 func (r *rig) configMapInformer(opts ...informer.Option) *informer.Informer[*corev1.ConfigMap] {
 	r.Helper()
-	inf, err := informer.New[*corev1.ConfigMap](r.conn, append(opts, informer.WithLogger(slog.New(slog.NewTextHandler(r.log, nil))))...)
+	inf, err := informer.New[*corev1.ConfigMap](r.conn, append(opts, informer.Logger(slog.New(slog.NewTextHandler(r.log, nil))))...)
 	r.must(err)
 	r.stopAfter(inf)
 	return inf

@@ -6,51 +6,51 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/broadcast"
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/reflector"
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// Informer mirrors one resource of one cluster, or a part of it, and tells what
-// changes. Make one with [New]. All methods may be called from any number of
-// goroutines, before, while and after the informer runs.
+// Informer mirrors a resource of a cluster, or a part of it, and delivers its
+// changes. It is created with [New]. All methods are safe for concurrent use,
+// before, while and after the informer runs.
 type Informer[T Object] struct {
 	opts   *options
 	engine engine[T]
-	own    bool // the source is the caller's, not a cluster
+	custom bool // created by NewFromSource
 	labels labelIndexes
 
-	turn     chan struct{} // holds one: whoever starts, empties or reconnects the informer
+	control  chan struct{} // capacity 1: a lock for starting, emptying and SetCluster
 	mu       sync.Mutex
-	run      *run // the present or the last one; nil before the first
+	run      *run // the current or the last one; nil before the first
 	handlers []*Registration
-	changed  chan struct{} // closed and renewed when there is news of the status
+	changed  broadcast.Signal // notified when the status changes
 	loops    map[*loop]struct{}
 }
 
-// run is one life of an informer, from start to stop.
+// run is the time of an informer from a start to a stop.
 type run struct {
 	cancel     context.CancelCauseFunc
 	ctx        context.Context
-	reflectors []driver
-	silent     chan struct{} // closed when nothing more will be learnt; handlers may still be at an event
+	reflectors []runner
+	silent     chan struct{} // closed when the store changes no more; handlers may still run
 	done       chan struct{} // closed when handlers have returned, too
-	err        error         // why, once silent
+	err        error         // the refusal, if any; set before silent is closed
 	refuse     sync.Once
 	handlers   sync.WaitGroup // added to under the informer's lock, while ctx has not ended
 }
 
-// New prepares an informer of the objects of cluster c that are of type T. It
-// does no network I/O; [Informer.Start] and [Informer.Run] do.
+// New creates an informer of the objects of type T in cluster c. It does no
+// network I/O; [Informer.Start] and [Informer.Run] do.
 //
 // For Go types of Kubernetes kinds the resource follows from the type. For
 // *unstructured.Unstructured and *metav1.PartialObjectMetadata it must be named
-// with [Resource]. Objects carry their kind and apiVersion in every case.
+// with [Resource]. Objects always have their kind and apiVersion set.
 func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -70,81 +70,79 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 }
 
 func newInformer[T Object](o *options, e engine[T]) *Informer[T] {
-	return &Informer[T]{opts: o, engine: e, turn: make(chan struct{}, 1), changed: make(chan struct{}), loops: map[*loop]struct{}{}}
+	return &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
 }
 
-// SetCluster stops and empties the informer, as [Informer.Empty] does, and
-// makes it one of another cluster, or of the same one reached by another
-// kubeconfig. Handlers, indexes and options stay. Start it again to go on.
-// One made with [NewFromSource] is of no cluster: that is an error.
+// SetCluster stops and empties the informer, like [Informer.Empty], and connects
+// it to another cluster, or to the same one with another kubeconfig. Handlers,
+// indexes and options stay. Start the informer again to continue. It is an error
+// for an informer created with [NewFromSource].
 func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) error {
-	if inf.own {
-		return fmt.Errorf("informer of %s: it has a source of its own and cannot be made one of cluster %s", inf.target(), c.Name())
+	if inf.custom {
+		return fmt.Errorf("informer of %s: it has a source of its own and cannot be connected to cluster %s", inf.target(), c.Name())
 	}
-	if err := inf.take(ctx); err != nil {
+	if err := inf.lockControl(ctx); err != nil {
 		return err
 	}
-	defer inf.give()
+	defer inf.unlockControl()
 	if err := inf.empty(ctx); err != nil {
 		return err
 	}
 	return inf.engine.connect(c)
 }
 
-// take waits until nobody else starts, empties or reconnects the informer. It
-// is not the lock: handlers are told of an emptied store meanwhile, and may ask
-// for the status or remove themselves.
-func (inf *Informer[T]) take(ctx context.Context) error {
+// lockControl waits until no other caller starts, empties or reconnects the
+// informer. It is separate from mu because handlers run meanwhile, to receive the
+// events of an emptied store, and may call Status or Remove.
+func (inf *Informer[T]) lockControl(ctx context.Context) error {
 	select {
-	case inf.turn <- struct{}{}:
+	case inf.control <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case inf.turn <- struct{}{}:
+	case inf.control <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%s is being started or emptied: %w", inf.target(), context.Cause(ctx))
 	}
 }
 
-func (inf *Informer[T]) give() { <-inf.turn }
+func (inf *Informer[T]) unlockControl() { <-inf.control }
 
-// runSilent is closed when no run of the informer learns anything more. It is
-// called under the lock.
-func (inf *Informer[T]) runSilent() <-chan struct{} {
-	if inf.run == nil {
-		return alreadyDone
+// running reports whether a run may still change the store. inf.mu is held.
+func (inf *Informer[T]) running() bool { return inf.run != nil && !ended(inf.run.silent) }
+
+// refusal returns the error of an informer that does not run because the server
+// refused it, or nil. inf.mu is held.
+func (inf *Informer[T]) refusal() error {
+	if inf.run == nil || inf.running() {
+		return nil
 	}
-	return inf.run.silent
+	return inf.run.err
 }
 
-var alreadyDone = func() chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}()
-
-// target is what the informer is for.
+// target describes what the informer mirrors, for messages.
 func (inf *Informer[T]) target() source.Target {
 	t := inf.engine.targets()[0]
 	t.Namespace = strings.Join(inf.opts.namespaces, ",")
 	return t
 }
 
-// Start starts the informer and waits until it has its first complete list.
-// ctx bounds that wait only: from then on the informer runs until
-// [Informer.Stop]. See [Informer.Run] for one that lives as long as a context.
+// Start starts the informer and waits for its first complete list. ctx bounds
+// only that wait: afterwards the informer runs until [Informer.Stop]. To run an
+// informer for as long as a context, use [Informer.Run].
 //
-// It returns an error, and the informer does not run, if the server refuses the
-// list or does not have the resource; the message names the cluster, the
-// resource and the verb, and says what would help. Everything else, a server
-// that cannot be reached for one, is tried again for as long as ctx allows:
-// see [Informer.Status] and the log. Starting a running informer is an error.
-// After an error a handler may still be at an event: [Informer.Stop] waits for it.
+// If the server refuses the list or does not have the resource, Start returns a
+// [*RefusedError], and the informer does not run. Other failures, such as a
+// server that cannot be reached, are retried until ctx ends: see
+// [Informer.Status] and the log. Starting a running informer is an error,
+// [ErrStarted]. After an error a handler may still be busy with an event;
+// [Informer.Stop] waits for it.
 //
-// An informer that was stopped goes on where it was, if the server still can,
-// and otherwise lists anew; its handlers see the difference.
+// An informer that was stopped resumes at its last version if the server still
+// has the changes since, and otherwise lists again. Its handlers receive the
+// difference.
 func (inf *Informer[T]) Start(ctx context.Context) error {
 	r, err := inf.begin(ctx, context.WithoutCancel(ctx))
 	if err != nil {
@@ -152,13 +150,14 @@ func (inf *Informer[T]) Start(ctx context.Context) error {
 	}
 	if err = inf.waitForSync(ctx, r); err != nil {
 		r.cancel(err)
-		<-r.silent // and not done: handlers may be waiting for us
+		<-r.silent // not r.done: a handler may be waiting for this call
 	}
 	return err
 }
 
-// Run starts the informer and waits until it ends: nil when ctx ends or the
-// informer is stopped, an error as for [Informer.Start] if it is refused.
+// Run starts the informer and waits until it ends. It returns nil when ctx ends
+// or the informer is stopped, and an error like [Informer.Start] if the server
+// refuses.
 func (inf *Informer[T]) Run(ctx context.Context) error {
 	r, err := inf.begin(ctx, ctx)
 	if err != nil {
@@ -168,49 +167,46 @@ func (inf *Informer[T]) Run(ctx context.Context) error {
 	return r.err
 }
 
-// ErrStarted is what starting an informer that runs ends with.
-var ErrStarted = errors.New("the informer has been started already")
-
 // begin starts the goroutines of a run that lasts as long as runCtx.
 func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
-	if err := inf.take(ctx); err != nil {
+	if err := inf.lockControl(ctx); err != nil {
 		return nil, err
 	}
-	defer inf.give()
+	defer inf.unlockControl()
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if !ended(inf.runSilent()) {
+	if inf.running() {
 		return nil, fmt.Errorf("%s: %w", inf.target(), ErrStarted)
 	}
 	r := &run{silent: make(chan struct{}), done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(runCtx)
 	work := inf.engine.run(func(target source.Target) reflector.Options {
-		opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.own, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
+		opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.custom, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
 		if len(inf.opts.namespaces) > 1 {
 			opts.Scope = target.Namespace
 		}
 		version, listed := inf.engine.version(target.Namespace)
 		if listed && version != 0 || version > object.Version(inf.opts.from) && inf.opts.from != "" {
-			opts.From = strconv.FormatUint(version, 10)
+			opts.From = formatVersion(version)
 		}
 		return opts
 	})
 	r.reflectors = work.reflectors
 	inf.run = r
 
-	var parts, readers sync.WaitGroup
-	for _, f := range r.reflectors {
-		readers.Go(func() {
-			err := f.Run(r.ctx)
-			if refused := (*reflector.RefusedError)(nil); errors.As(err, &refused) {
+	var parts, reflectors sync.WaitGroup
+	for _, one := range r.reflectors {
+		reflectors.Go(func() {
+			err := one.Run(r.ctx)
+			if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 				r.refuse.Do(func() { r.err = err })
 				r.cancel(err)
 			}
 		})
 	}
 	parts.Go(func() {
-		readers.Wait()
-		work.learnt()
+		reflectors.Wait()
+		work.close()
 	})
 	parts.Go(work.apply)
 	for _, h := range inf.handlers {
@@ -230,35 +226,34 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	return r, nil
 }
 
-// start lets a handler run for as long as the run lasts, under the lock.
+// start runs a handler for as long as the run lasts. The informer's lock is held.
 func (r *run) start(h *Registration) {
 	r.handlers.Add(1)
 	h.start(r.ctx, false, r.handlers.Done)
 }
 
-// announce tells those who wait that the status has changed.
+// announce wakes the callers that wait for a change of the status.
 func (inf *Informer[T]) announce() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	inf.broadcast()
 }
 
-// broadcast is announce under the lock.
+// broadcast is announce while inf.mu is held.
 func (inf *Informer[T]) broadcast() {
-	close(inf.changed)
-	inf.changed = make(chan struct{})
-	if inf.run != nil && ended(inf.runSilent()) && inf.run.err != nil { // nothing more will come: let the loops end
+	inf.changed.Notify()
+	if inf.refusal() != nil { // no more events will come: end the loops
 		for l := range inf.loops {
 			l.cancel()
 		}
 	}
 }
 
-// Stop ends the informer and waits until nothing of it runs any more: handlers
-// have returned from the events they were at. The store keeps what it has, to
-// be read or to go on from; see [Informer.Empty]. The error is ctx's, if a
-// handler does not return in time. Stopping an informer that does not run does
-// nothing.
+// Stop stops the informer and waits until all its goroutines have ended and its
+// handlers have returned from their current events. The store keeps its objects:
+// it can be read, and the next start resumes from it; see [Informer.Empty]. The
+// error is ctx's, if a handler does not return in time. Stopping an informer that
+// does not run does nothing.
 func (inf *Informer[T]) Stop(ctx context.Context) error {
 	inf.mu.Lock()
 	r := inf.run
@@ -277,27 +272,27 @@ func (inf *Informer[T]) Stop(ctx context.Context) error {
 
 var errStopped = errors.New("the informer has been stopped")
 
-// Empty stops the informer and takes everything out of its store, so that the
-// memory can be used for other things. Handlers are told of each object as
-// Deleted, with Tombstone set, before Empty returns; the error is ctx's if they
-// take too long. The informer can be started again and then lists anew; whoever
-// starts it meanwhile waits, so handlers must not.
+// Empty stops the informer and removes all objects from its store, to free their
+// memory. Before it returns, handlers receive a Deleted event with Tombstone set
+// for each object; the error is ctx's if they take too long. The informer can be
+// started again, and then lists again. Start waits for Empty, so handlers must
+// not call it meanwhile.
 func (inf *Informer[T]) Empty(ctx context.Context) error {
-	if err := inf.take(ctx); err != nil {
+	if err := inf.lockControl(ctx); err != nil {
 		return err
 	}
-	defer inf.give()
+	defer inf.unlockControl()
 	return inf.empty(ctx)
 }
 
-// empty is Empty for who has taken the turn.
+// empty is Empty while the control lock is held.
 func (inf *Informer[T]) empty(ctx context.Context) error {
 	if err := inf.Stop(ctx); err != nil {
 		return err
 	}
 	inf.engine.empty()
-	// Handlers do not run now, but what they have not been told would keep the
-	// objects alive: tell them.
+	// Handlers do not run now, but undelivered events would keep the objects
+	// alive: deliver them.
 	handlers := inf.registered()
 	for _, h := range handlers {
 		h.start(ctx, true, nil)
@@ -310,7 +305,7 @@ func (inf *Informer[T]) empty(ctx context.Context) error {
 	return nil
 }
 
-// register adds a handler, and starts it if the informer runs.
+// register adds a handler and, if the informer runs, starts it.
 func (inf *Informer[T]) register(r *Registration) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
@@ -320,7 +315,8 @@ func (inf *Informer[T]) register(r *Registration) {
 	}
 }
 
-func (inf *Informer[T]) forget(r *Registration) {
+// unregister removes a handler, which may still run.
+func (inf *Informer[T]) unregister(r *Registration) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	inf.handlers = slices.DeleteFunc(inf.handlers, func(have *Registration) bool { return have == r })

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
-func TestHandlersAreToldTheListThenTheChanges(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestHandlersReceiveTheListThenTheChanges(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("shop", "b", "1")
 		inf := r.configMapInformer()
@@ -48,7 +48,7 @@ func TestHandlersAreToldTheListThenTheChanges(t *testing.T) {
 }
 
 func TestNoObjectsIsSyncedToo(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		d := &diary[*corev1.ConfigMap]{}
 		inf.AddHandler(d)
@@ -63,7 +63,7 @@ func TestEveryRepresentationCarriesKindAndAPIVersion(t *testing.T) {
 }
 
 func representations(t *testing.T, opts ...informer.Option) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		created, err := r.server.Create(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"app": "web"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "test"}}},
 			Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -118,8 +118,8 @@ func forbidden(verb string) *apierrors.StatusError {
 }
 
 func TestForbidden(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
-		stop := r.server.Inject(demo.On("watch", configMaps, demo.StatusFault(forbidden("watch"))))
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
+		stop := r.server.Inject(fakeapi.On("watch", configMaps, fakeapi.StatusFault(forbidden("watch"))))
 		inf := r.configMapInformer()
 		ended := make(chan struct{})
 		go func() {
@@ -148,7 +148,7 @@ func TestForbidden(t *testing.T) {
 }
 
 func TestUnknownResource(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf, err := informer.New[*unstructured.Unstructured](r.conn, informer.Resource("widgets.example.com"))
 		r.must(err)
 		err = inf.Start(r.within(time.Minute))
@@ -159,7 +159,7 @@ func TestUnknownResource(t *testing.T) {
 }
 
 func TestClusterScopedResourceInANamespace(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf, err := informer.New[*corev1.Node](r.conn, informer.InNamespace("default"))
 		r.must(err)
 		if err = inf.Start(r.ctx); err == nil || !strings.Contains(err.Error(), "not namespaced") {
@@ -169,9 +169,9 @@ func TestClusterScopedResourceInANamespace(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for name, opt := range map[string]informer.Option{
-			"label selector": informer.WithLabels("a=(b"), "field selector": informer.WithFields("nonsense"),
+			"label selector": informer.LabelSelector("a=(b"), "field selector": informer.FieldSelector("nonsense"),
 			"Resource": informer.Resource(" "), "Retain": informer.Retain(-1), "PageSize": informer.PageSize(0),
 		} {
 			if _, err := informer.New[*corev1.Pod](r.conn, opt); err == nil || !strings.Contains(err.Error(), name) {
@@ -184,8 +184,8 @@ func TestBadOptions(t *testing.T) {
 	})
 }
 
-func TestUnreachableServerIsTriedAgainVisibly(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestUnreachableServerIsRetriedVisibly(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.server.SetDown(true)
 		inf := r.configMapInformer()
@@ -217,8 +217,8 @@ func TestUnreachableServerIsTriedAgainVisibly(t *testing.T) {
 	})
 }
 
-func TestReconnectGoesOnWithoutAList(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestReconnectResumesWithoutAList(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		d := &diary[*corev1.ConfigMap]{}
@@ -240,7 +240,7 @@ func TestReconnectGoesOnWithoutAList(t *testing.T) {
 }
 
 func TestExpiredWatchListsAgain(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "1")
 		r.set("default", "c", "1")
@@ -276,7 +276,7 @@ func TestExpiredWatchListsAgain(t *testing.T) {
 }
 
 func TestListsByPagesWhereWatchListIsRefused(t *testing.T) {
-	inBubble(t, demo.Options{NoWatchList: true}, func(r *rig) {
+	inBubble(t, fakeapi.Options{NoWatchList: true}, func(r *rig) {
 		for i := range 25 {
 			r.set("default", fmt.Sprintf("cm-%02d", i), "1")
 		}
@@ -297,9 +297,9 @@ func TestListsByPagesWhereWatchListIsRefused(t *testing.T) {
 }
 
 func TestListsWhereTheBookmarkNeverComes(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
-		r.server.Inject(demo.On("watch", configMaps, &demo.Fault{NoInitialEventsEnd: true}))
+		r.server.Inject(fakeapi.On("watch", configMaps, &fakeapi.Fault{NoInitialEventsEnd: true}))
 		inf := r.configMapInformer()
 		begun := time.Now()
 		r.must(inf.Start(r.within(time.Minute)))
@@ -318,9 +318,9 @@ func TestListsWhereTheBookmarkNeverComes(t *testing.T) {
 }
 
 func TestServerThatEndsEveryWatchAtOnce(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
-		r.server.Inject(demo.On("watch", configMaps, &demo.Fault{CutAfterEvents: -1}))
+		r.server.Inject(fakeapi.On("watch", configMaps, &fakeapi.Fault{CutAfterEvents: -1}))
 		inf := r.configMapInformer()
 		r.must(inf.Start(r.within(time.Minute)))
 		time.Sleep(5 * time.Minute)
@@ -331,9 +331,9 @@ func TestServerThatEndsEveryWatchAtOnce(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		busy := apierrors.NewTooManyRequests("busy", 17)
-		r.server.Inject(demo.Times(1, demo.On("watch", configMaps, demo.StatusFault(busy))))
+		r.server.Inject(fakeapi.Times(1, fakeapi.On("watch", configMaps, fakeapi.StatusFault(busy))))
 		inf := r.configMapInformer()
 		begun := time.Now()
 		r.must(inf.Start(r.ctx))
@@ -344,7 +344,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestStopAndStartAgain(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		d := &diary[*corev1.ConfigMap]{}
@@ -384,7 +384,7 @@ func TestStopAndStartAgain(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		ctx, cancel := context.WithCancel(r.ctx)
 		done := make(chan error)
@@ -398,7 +398,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestResync(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "1")
 		inf := r.configMapInformer()
@@ -421,7 +421,7 @@ func TestResync(t *testing.T) {
 }
 
 func TestPanicInAHandler(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		d, calm := &diary[*corev1.ConfigMap]{}, &diary[*corev1.ConfigMap]{}
 		reg := inf.AddHandler(informer.HandlerFunc[*corev1.ConfigMap](func(e informer.Event[*corev1.ConfigMap]) {
@@ -447,7 +447,7 @@ func TestPanicInAHandler(t *testing.T) {
 }
 
 func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		gate := make(chan struct{})
 		slow, quick := &diary[*corev1.ConfigMap]{}, &diary[*corev1.ConfigMap]{}
@@ -472,7 +472,7 @@ func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
 }
 
 func TestWaitForOwnWrite(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		r.must(inf.Start(r.ctx))
 		for i := range 20 {
@@ -497,7 +497,7 @@ func TestWaitForOwnWrite(t *testing.T) {
 }
 
 func TestQueries(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for i, ns := range []string{"a", "a-b", "b"} {
 			for j := range 3 {
 				_, err := r.server.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint(j), Labels: map[string]string{"n": fmt.Sprint(i + j)}}})
@@ -542,7 +542,7 @@ func TestQueries(t *testing.T) {
 }
 
 func TestScope(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for _, ns := range []string{"default", "shop"} {
 			_, err := r.server.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: map[string]string{"app": "web"}}})
 			r.must(err)
@@ -550,9 +550,9 @@ func TestScope(t *testing.T) {
 		}
 		for want, opts := range map[string][]informer.Option{
 			"[shop/a= shop/b=1]":     {informer.InNamespace("shop")},
-			"[default/a= shop/a=]":   {informer.WithLabels("app=web")},
-			"[default/b=1 shop/b=1]": {informer.WithFields("metadata.name=b")},
-			"[shop/a=]":              {informer.WithLabels("app"), informer.InNamespace("shop")},
+			"[default/a= shop/a=]":   {informer.LabelSelector("app=web")},
+			"[default/b=1 shop/b=1]": {informer.FieldSelector("metadata.name=b")},
+			"[shop/a=]":              {informer.LabelSelector("app"), informer.InNamespace("shop")},
 		} {
 			inf := r.configMapInformer(opts...)
 			r.must(inf.Start(r.ctx))
@@ -564,7 +564,7 @@ func TestScope(t *testing.T) {
 }
 
 func TestEventsIterator(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		ctx, cancel := context.WithCancel(r.ctx)
@@ -594,7 +594,7 @@ func TestEventsIterator(t *testing.T) {
 }
 
 func TestEventsSince(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer(informer.Retain(3))
 		r.must(inf.Start(r.ctx))
 		var versions []string
@@ -627,7 +627,7 @@ func TestEventsSince(t *testing.T) {
 }
 
 func TestFromAVersion(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "old", "1")
 		version := r.set("default", "a", "1")
 		r.set("default", "a", "2")
@@ -641,7 +641,7 @@ func TestFromAVersion(t *testing.T) {
 			t.Errorf("listed %d times", n)
 		}
 	})
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		version := r.set("default", "a", "1")
 		r.set("default", "a", "2")
 		r.server.Compact()
@@ -652,7 +652,7 @@ func TestFromAVersion(t *testing.T) {
 }
 
 func TestFactoryShares(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		f := informer.NewFactory(r.conn)
 		r.stopAfter(f)
@@ -671,6 +671,7 @@ func TestFactoryShares(t *testing.T) {
 		r.must(err)
 		r.must(f.Start(r.ctx)) // starts the new one only
 		r.must(f.WaitForSync(r.ctx))
+		synctest.Wait() // a list is complete before the watch is noted in the status
 		if len(f.Informers()) != 3 || secrets.Status().Phase != informer.Watching {
 			t.Errorf("%d informers, secrets %s", len(f.Informers()), secrets.Status().Phase)
 		}

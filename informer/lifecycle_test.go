@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
@@ -31,7 +31,7 @@ func widget(name string) *unstructured.Unstructured {
 }
 
 func TestResourceGoesAndComesBack(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.addWidgets()
 		_, err := r.server.Create(widget("a"))
 		r.must(err)
@@ -66,17 +66,17 @@ func TestResourceGoesAndComesBack(t *testing.T) {
 	})
 }
 
-func TestRightIsTakenAndGivenBack(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestPermissionIsRevokedAndGrantedAgain(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		d := &diary[*corev1.ConfigMap]{}
 		inf.AddHandler(d)
 		r.must(inf.Start(r.ctx))
 		r.expect(d, "ADDED default/a >1 initial", "SYNCED")
-		giveBack := r.server.Inject(func(req *demo.Request) *demo.Fault {
+		giveBack := r.server.Inject(func(req *fakeapi.Request) *fakeapi.Fault {
 			if req.Resource == configMaps {
-				return demo.StatusFault(forbidden(req.Verb))
+				return fakeapi.StatusFault(forbidden(req.Verb))
 			}
 			return nil
 		})
@@ -99,11 +99,11 @@ func TestRightIsTakenAndGivenBack(t *testing.T) {
 }
 
 func TestAnotherCluster(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "1")
-		other := demo.New(demo.Options{})
-		config, stop := demo.InProcess(other)
+		other := fakeapi.New(fakeapi.Options{})
+		config, stop := fakeapi.InProcess(other)
 		defer stop()
 		conn, err := cluster.New("other", config)
 		r.must(err)
@@ -132,7 +132,7 @@ func TestAnotherCluster(t *testing.T) {
 }
 
 func TestViewAt(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		r.must(inf.Start(r.ctx))
 		version := r.set("default", "a", "1")
@@ -145,11 +145,11 @@ func TestViewAt(t *testing.T) {
 	})
 }
 
-// TestRelistKeepsWhatItHas: an object whose version is held already is not made
+// TestRelistReusesObjects: an object whose version is held already is not made
 // again, by a WatchList stream or by pages, in JSON or in protobuf, and so its
 // readers go on sharing one.
-func TestRelistKeepsWhatItHas(t *testing.T) {
-	for name, opts := range map[string]demo.Options{"WatchList": {}, "pages": {NoWatchList: true}} {
+func TestRelistReusesObjects(t *testing.T) {
+	for name, opts := range map[string]fakeapi.Options{"WatchList": {}, "pages": {NoWatchList: true}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, opts, func(r *rig) {
 				r.set("default", "a", "1")
@@ -193,7 +193,7 @@ func TestRelistKeepsWhatItHas(t *testing.T) {
 // TestTransformComesBeforeSharing: what a transform changes is its object's own,
 // however much of it other objects will have in common.
 func TestTransformComesBeforeSharing(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for i := range 20 {
 			_, err := r.server.Create(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("p-%02d", i)},

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // The steps of a history: what happens on the server.
@@ -84,12 +84,12 @@ func (m *machine[T]) breakConnections(t *rapid.T) {
 
 // fault makes some of the next requests go wrong.
 func (m *machine[T]) fault(t *rapid.T) {
-	fault := &demo.Fault{}
+	fault := &fakeapi.Fault{}
 	switch rapid.IntRange(0, 9).Draw(t, "fault") {
 	case 0:
 		fault.Drop = true
 	case 1:
-		fault = demo.StatusFault(rapid.SampledFrom(failures).Draw(t, "status"))
+		fault = fakeapi.StatusFault(rapid.SampledFrom(failures).Draw(t, "status"))
 	case 2:
 		fault.CutAfter = rapid.IntRange(1, 1500).Draw(t, "bytes")
 	case 3:
@@ -105,11 +105,11 @@ func (m *machine[T]) fault(t *rapid.T) {
 	case 8:
 		fault.Twice = true
 	case 9: // an answer of something that is no API server
-		fault = demo.StatusFault(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 502, Status: metav1.StatusSuccess}})
+		fault = fakeapi.StatusFault(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 502, Status: metav1.StatusSuccess}})
 	}
-	injector := demo.On(rapid.SampledFrom([]string{"list", "watch"}).Draw(t, "verb"), configMaps, fault)
+	injector := fakeapi.On(rapid.SampledFrom([]string{"list", "watch"}).Draw(t, "verb"), configMaps, fault)
 	if n := rapid.IntRange(0, 3).Draw(t, "times"); n > 0 { // or until it is mended
-		injector = demo.Times(n, injector)
+		injector = fakeapi.Times(n, injector)
 	}
 	m.mend = append(m.mend, m.server.Inject(injector))
 }
@@ -208,12 +208,12 @@ func (m *machine[T]) empty(t *rapid.T) {
 
 // Those who follow it.
 
-func (m *machine[T]) newWitness(t *rapid.T, what string) (*witness[T], []informer.FollowOption) {
+func (m *machine[T]) newWitness(t *rapid.T, what string) (*witness[T], []informer.SubscribeOption) {
 	m.serial++
 	w := &witness[T]{name: fmt.Sprintf("%s %d", what, m.serial), known: map[string]T{}, resumes: m.single()}
-	var opts []informer.FollowOption
+	var opts []informer.SubscribeOption
 	if rapid.Bool().Draw(t, "bookmarks") {
-		opts = append(opts, informer.WithBookmarks())
+		opts = append(opts, informer.Bookmarks())
 	}
 	if rapid.IntRange(0, 3).Draw(t, "resync") == 0 {
 		opts = append(opts, informer.Resync(5*time.Minute))

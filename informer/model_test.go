@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // TestModel runs random histories: objects come, change, go and come again;
@@ -79,20 +79,20 @@ type moment struct {
 type scope struct {
 	name string
 	opts []informer.Option
-	has  func(demo.Object) bool
+	has  func(fakeapi.Object) bool
 }
 
 var scopes = []scope{
-	{"everything", nil, func(demo.Object) bool { return true }},
-	{"a namespace", []informer.Option{informer.InNamespace("a")}, func(o demo.Object) bool { return o.GetNamespace() == "a" }},
-	{"a label", []informer.Option{informer.WithLabels("chosen=yes")}, func(o demo.Object) bool { return o.GetLabels()["chosen"] == "yes" }},
-	{"two namespaces", []informer.Option{informer.InNamespace("a", "a-b")}, func(o demo.Object) bool { return o.GetNamespace() != "b" }},
+	{"everything", nil, func(fakeapi.Object) bool { return true }},
+	{"a namespace", []informer.Option{informer.InNamespace("a")}, func(o fakeapi.Object) bool { return o.GetNamespace() == "a" }},
+	{"a label", []informer.Option{informer.LabelSelector("chosen=yes")}, func(o fakeapi.Object) bool { return o.GetLabels()["chosen"] == "yes" }},
+	{"two namespaces", []informer.Option{informer.InNamespace("a", "a-b")}, func(o fakeapi.Object) bool { return o.GetNamespace() != "b" }},
 }
 
 // machine is a history in progress.
 type machine[T informer.Object] struct {
 	ctx     context.Context
-	server  *demo.Cluster
+	server  *fakeapi.Cluster
 	inf     *informer.Informer[T]
 	scope   scope
 	truth   []moment // by version
@@ -123,15 +123,15 @@ func compactHistory[T informer.Object](t *rapid.T, scope scope) {
 
 func history[T informer.Object](t *rapid.T, scope scope) {
 	m := &machine[T]{
-		server: demo.New(demo.Options{NoWatchList: rapid.Bool().Draw(t, "no WatchList")}),
+		server: fakeapi.New(fakeapi.Options{NoWatchList: rapid.Bool().Draw(t, "no WatchList")}),
 		scope:  scope,
 	}
 	var cancel context.CancelFunc
 	m.ctx, cancel = context.WithCancel(context.Background())
-	config, stop := demo.InProcess(m.server)
+	config, stop := fakeapi.InProcess(m.server)
 	conn, err := cluster.New("test", config)
 	check(t, err)
-	opts := append([]informer.Option{informer.Resource("configmaps"), informer.PageSize(2), informer.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))}, m.scope.opts...)
+	opts := append([]informer.Option{informer.Resource("configmaps"), informer.PageSize(2), informer.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))}, m.scope.opts...)
 	if m.single() {
 		opts = append(opts, informer.Retain(1000))
 	}
@@ -225,14 +225,14 @@ func (m *machine[T]) holds() state {
 
 // hailing is asked at every request: too many at one instant are a fault of
 // the client's, and are slowed down so that the test comes to say so.
-func (m *machine[T]) hailing(*demo.Request) *demo.Fault {
+func (m *machine[T]) hailing(*fakeapi.Request) *fakeapi.Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now := time.Now(); now != m.instant {
 		m.instant, m.hail = now, 0
 	}
 	if m.hail++; m.hail > 60 {
-		return &demo.Fault{Delay: time.Second}
+		return &fakeapi.Fault{Delay: time.Second}
 	}
 	return nil
 }

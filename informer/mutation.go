@@ -3,23 +3,21 @@ package informer
 import (
 	"os"
 	"strconv"
-
-	"github.com/tidings-io/tidings/internal/mutation"
 )
 
-// DetectMutations finds out if somebody modifies an object that the informer
-// has handed out: by Get, List, a View, an event or an index function. It is for
-// tests and for the search of a bug: each object that is handed out is copied,
-// and all are compared with their copies every second, when a handler or the
-// body of a loop over events returns from one it was told of, and when the
-// informer stops. Objects are watched for as long as the store or a reader holds
-// them; those that are of no Go type of a Kubernetes kind are not watched.
+// DetectMutations detects modifications of shared objects: those returned by Get,
+// List or a View, and those passed to a handler, a loop or an index function. It
+// is for tests and debugging, because it copies each such object. The objects are
+// compared with their copies every second, when a handler or the body of a loop
+// over events that received them returns, and when the informer stops. An object
+// is checked for as long as the store or a reader holds it. Objects that do not
+// have the Go type of a Kubernetes kind are not checked.
 //
-// report is given a [*MutationError], and may be called by several goroutines at
-// once. If it is nil the process ends with the error as a panic, as with
-// client-go, whose environment variable KUBE_CACHE_MUTATION_DETECTOR=true does
-// the same for all informers, this library's as well as those of the drop-in:
-// what a program does whose cache was modified cannot be trusted.
+// report is called with a [*MutationError], possibly by several goroutines at
+// once. If it is nil, the process panics with the error, as with client-go,
+// because a program whose cache was modified cannot be trusted. client-go's
+// environment variable KUBE_CACHE_MUTATION_DETECTOR=true enables the same for all
+// informers, of this package and of package clientgo.
 func DetectMutations(report func(error)) Option {
 	return func(o *options) error {
 		o.detect, o.report = true, report
@@ -27,11 +25,8 @@ func DetectMutations(report func(error)) Option {
 	}
 }
 
-// MutationError says which objects were modified, and how.
-type MutationError = mutation.Error
-
-// detectByEnvironment says whether the environment asks for detection. The
-// variable is client-go's (tools/cache/mutation_detector.go).
+// detectByEnvironment reports whether client-go's environment variable (see
+// tools/cache/mutation_detector.go) enables detection.
 func detectByEnvironment() bool {
 	on, err := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
 	return err == nil && on

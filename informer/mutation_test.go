@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // culprits keeps what is reported of mutations.
@@ -50,7 +50,7 @@ func (c *culprits) take() []*informer.MutationError {
 func TestMutationsAreFound(t *testing.T) {
 	for name, opts := range map[string][]informer.Option{"decoded": nil, "compact": {informer.Compact()}, "unshared": {informer.Unshared()}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, demo.Options{}, func(r *rig) {
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
 				for _, name := range []string{"a", "b", "c"} {
 					r.set("shop", name, "1")
 				}
@@ -128,7 +128,7 @@ func TestMutationsOfWhatIsListedAreFound(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, demo.Options{}, func(r *rig) {
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
 				r.set("shop", "a", "1")
 				var c culprits
 				inf := r.configMapInformer(informer.DetectMutations(c.report))
@@ -146,7 +146,7 @@ func TestMutationsOfWhatIsListedAreFound(t *testing.T) {
 
 // A handler or a loop that modifies what it is told of is named.
 func TestMutatingHandlersAreNamed(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		var c culprits
 		inf := r.configMapInformer(informer.DetectMutations(c.report))
 		inf.AddHandler(informer.Handlers[*corev1.ConfigMap]{
@@ -177,7 +177,7 @@ func TestMutatingHandlersAreNamed(t *testing.T) {
 
 // Objects are watched as unstructured and metadata, too.
 func TestMutationsOfOtherRepresentations(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("shop", "a", "1")
 		var c culprits
 		u, err := informer.New[*unstructured.Unstructured](r.conn, informer.Resource("configmaps"), informer.DetectMutations(c.report))
@@ -210,7 +210,7 @@ func TestMutationsOfOtherRepresentations(t *testing.T) {
 func TestMutationEndsTheProcess(t *testing.T) {
 	const child = "TIDINGS_TEST_MUTATION"
 	if os.Getenv(child) != "" {
-		inBubble(t, demo.Options{}, func(r *rig) {
+		inBubble(t, fakeapi.Options{}, func(r *rig) {
 			r.set("shop", "a", "1")
 			inf := r.configMapInformer()
 			r.must(inf.Start(r.ctx))

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // TestIndexesAgreeWithAScan asks random questions of an informer large enough
@@ -23,7 +23,7 @@ func TestIndexesAgreeWithAScan(t *testing.T) {
 }
 
 func indexesAgree(t *testing.T, opts ...informer.Option) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for i := range 400 {
 			cm := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns-%d", i%5), Name: fmt.Sprintf("cm-%03d", i), Labels: map[string]string{"app": fmt.Sprint(i % 7)}},

@@ -1,23 +1,26 @@
 package informer_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
-// The way out of a refusal is a command to be copied: it must name the resource
-// as kubectl does, whatever it was asked for by.
+// The hint of a refusal is a command to be copied. It must name the resource as
+// kubectl does, whatever name the caller has used.
 func TestRefusalsNameTheResource(t *testing.T) {
-	discovery := func(_ demo.User, a demo.Access) bool { return a.Resource == "" }
-	inBubble(t, demo.Options{Allow: discovery}, func(r *rig) {
+	discovery := func(_ fakeapi.User, a fakeapi.Access) bool { return a.Resource == "" }
+	inBubble(t, fakeapi.Options{Allow: discovery}, func(r *rig) {
 		inf, err := informer.New[*metav1.PartialObjectMetadata](r.conn, informer.Resource("deploy.v1.apps"))
 		r.must(err)
-		if err := inf.Start(r.ctx); err == nil || !strings.Contains(err.Error(), "kubectl auth can-i watch deployments.apps)") {
+		err = inf.Start(r.ctx)
+		refused := (*informer.RefusedError)(nil)
+		if !errors.As(err, &refused) || !strings.Contains(refused.Hint, "kubectl auth can-i watch deployments.apps)") || !strings.Contains(err.Error(), refused.Hint) {
 			t.Errorf("the error is %v", err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -31,14 +31,14 @@ func TestClusterRestoredFromBackup(t *testing.T) {
 		"compact":        {informer.Compact()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, demo.Options{}, func(r *rig) {
-				backup := demo.New(demo.Options{})
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
+				backup := fakeapi.New(fakeapi.Options{})
 				_, err := backup.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x"}, Data: map[string]string{"v": "old"}})
 				r.must(err)
-				other, stop := demo.InProcess(backup)
+				other, stop := fakeapi.InProcess(backup)
 				r.Cleanup(stop)
 				var restored atomic.Bool
-				config, stop := demo.InProcess(r.server)
+				config, stop := fakeapi.InProcess(r.server)
 				r.Cleanup(stop)
 				config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 					return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -56,7 +56,7 @@ func TestClusterRestoredFromBackup(t *testing.T) {
 					r.set("a", "x", value)
 					r.set("b", "y", value)
 				}
-				inf, err := informer.New[*corev1.ConfigMap](conn, append(opts, informer.WithLogger(slog.New(slog.NewTextHandler(r.log, nil))))...)
+				inf, err := informer.New[*corev1.ConfigMap](conn, append(opts, informer.Logger(slog.New(slog.NewTextHandler(r.log, nil))))...)
 				r.must(err)
 				r.stopAfter(inf)
 				r.must(inf.Start(r.ctx))

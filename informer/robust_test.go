@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // stuck is a handler that does not return until the gate is opened.
@@ -28,12 +28,12 @@ func stuck(d *diary[*corev1.ConfigMap], gate <-chan struct{}) informer.Handler[*
 // A handler is told of one namespace while another cannot be listed. If it does
 // not return, the error of Start does not wait for it; Stop does.
 func TestStartDoesNotWaitForHandlers(t *testing.T) {
-	for name, fault := range map[string]*demo.Fault{"in vain": {Drop: true}, "refused": demo.StatusFault(forbidden("watch"))} {
+	for name, fault := range map[string]*fakeapi.Fault{"in vain": {Drop: true}, "refused": fakeapi.StatusFault(forbidden("watch"))} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, demo.Options{}, func(r *rig) {
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
 				r.set("a", "x", "1")
 				late := make(chan struct{}) // so that the handler is at an event by then
-				mend := r.server.Inject(func(req *demo.Request) *demo.Fault {
+				mend := r.server.Inject(func(req *fakeapi.Request) *fakeapi.Fault {
 					if req.Namespace != "b" {
 						return nil
 					}
@@ -73,7 +73,7 @@ func TestStartDoesNotWaitForHandlers(t *testing.T) {
 // While the informer is emptied its handlers are told, and may do with it what
 // handlers do.
 func TestHandlersActWhileTheInformerIsEmptied(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "1")
 		inf := r.configMapInformer()
@@ -101,7 +101,7 @@ func TestHandlersActWhileTheInformerIsEmptied(t *testing.T) {
 
 // Who starts an informer that is being emptied waits until it is empty.
 func TestStartWhileEmptying(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		gate, d := make(chan struct{}), &diary[*corev1.ConfigMap]{}
@@ -130,7 +130,7 @@ func TestStartWhileEmptying(t *testing.T) {
 func TestRemovedHandlerHoldsNothing(t *testing.T) {
 	for _, when := range []string{"running", "stopped"} {
 		t.Run(when, func(t *testing.T) {
-			inBubble(t, demo.Options{}, func(r *rig) {
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
 				r.set("default", "a", "1")
 				r.set("default", "b", "1")
 				inf := r.configMapInformer()
@@ -165,7 +165,7 @@ func TestRemovedHandlerHoldsNothing(t *testing.T) {
 
 // Stop waits for a handler that has been removed and is not done.
 func TestStopWaitsForRemovedHandlers(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		inf := r.configMapInformer()
 		gate, d := make(chan struct{}), &diary[*corev1.ConfigMap]{}
@@ -187,7 +187,7 @@ func TestStopWaitsForRemovedHandlers(t *testing.T) {
 // A handler that ends its goroutine, as a failed assertion does, is the end of
 // that handler only.
 func TestHandlerThatEndsItsGoroutine(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		inf := r.configMapInformer()
 		d := &diary[*corev1.ConfigMap]{}
 		inf.AddHandler(informer.HandlerFunc[*corev1.ConfigMap](func(informer.Event[*corev1.ConfigMap]) { runtime.Goexit() }))
@@ -200,7 +200,7 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 }
 
 func TestEventsSinceIsForOneLoop(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		version := r.set("default", "a", "1")
 		inf := r.configMapInformer(informer.Retain(10))
 		r.must(inf.Start(r.ctx))
@@ -222,8 +222,8 @@ func TestEventsSinceIsForOneLoop(t *testing.T) {
 }
 
 // An informer that began with a version goes on where it was, like any other.
-func TestFromGoesOn(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestFromResumesAfterAStop(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		version := r.set("default", "a", "1")
 		r.set("default", "a", "2")
 		inf := r.configMapInformer(informer.From(version))

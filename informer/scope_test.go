@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 func TestSeveralNamespaces(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for _, ns := range []string{"a", "a-b", "b", "c"} {
 			r.set(ns, "x", "1")
 		}
@@ -61,11 +61,11 @@ func TestSeveralNamespaces(t *testing.T) {
 }
 
 func TestOneOfSeveralNamespacesForbidden(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("a", "x", "1")
-		r.server.Inject(func(req *demo.Request) *demo.Fault {
+		r.server.Inject(func(req *fakeapi.Request) *fakeapi.Fault {
 			if req.Verb == "watch" && req.Namespace == "b" {
-				return demo.StatusFault(forbidden("watch"))
+				return fakeapi.StatusFault(forbidden("watch"))
 			}
 			return nil
 		})
@@ -86,7 +86,7 @@ func TestFilterAndTransform(t *testing.T) {
 }
 
 func refined(t *testing.T, opts ...informer.Option) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		r.set("default", "a", "1")
 		r.set("default", "b", "no")
 		inf := r.configMapInformer(append(opts,
@@ -120,7 +120,7 @@ func refined(t *testing.T, opts ...informer.Option) {
 		time.Sleep(2 * time.Minute)
 		r.expect(d, "MODIFIED default/a 1>GOOD")
 	})
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		_, err := informer.New[*corev1.Pod](r.conn, informer.Filter(func(*corev1.ConfigMap) bool { return true }))
 		if err == nil || !strings.Contains(err.Error(), "Filter") {
 			t.Errorf("a filter of another type gives %v", err)

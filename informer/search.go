@@ -11,78 +11,77 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// way leads to the answer of a query.
-type way struct {
-	// index, if not empty, has the objects to be looked at, under value or, if there
-	// are several, under any of values.
+// plan is how to find the objects that match a query.
+type plan struct {
+	// index, if not empty, holds the candidates, under value or, if there are
+	// several, under each of values. Otherwise all objects are candidates.
 	index, value string
 	values       []string
-	// What has still to be asked of each object: rest, if not nil, of its labels,
-	// and whether an index has it.
+	// A candidate must match rest, if not nil, by its labels, and by.
 	rest labels.Selector
 	by   Match
 }
 
-// straight says that everything on the way belongs to the answer, and is in order.
-func (w way) straight() bool {
-	return w.rest == nil && w.by.index == "" && len(w.values) == 0
+// exact reports whether all candidates match and are in the order of keys.
+func (p plan) exact() bool {
+	return p.rest == nil && p.by.index == "" && len(p.values) == 0
 }
 
 // collect appends to dst the objects of v that match q, in the order of keys.
 func collect[T Object](v *indexer.View[T], dst []T, q Query) []T {
-	w := shortest(v, q)
-	if !w.straight() || q.Limit != 0 {
-		return sift(v, dst, q, w)
+	p := planFor(v, q)
+	if !p.exact() || q.Limit != 0 {
+		return filter(v, dst, q, p)
 	}
 	if dst == nil && q.Namespace == "" && q.After == "" {
 		n := v.Len()
-		if w.index != "" { // to count is little beside making the answer grow
-			n = v.IndexedCount(w.index, w.value, math.MaxInt)
+		if p.index != "" { // counting costs little compared to growing the result
+			n = v.IndexedCount(p.index, p.value, math.MaxInt)
 		}
 		dst = make([]T, 0, n)
 	}
-	if w.index == "" {
+	if p.index == "" {
 		return v.Append(dst, q.prefix(), q.After)
 	}
-	return v.AppendIndexed(dst, w.index, w.value, q.prefix(), q.After)
+	return v.AppendIndexed(dst, p.index, p.value, q.prefix(), q.After)
 }
 
-// sift appends what is found along a way where not everything is.
-func sift[T Object](v *indexer.View[T], dst []T, q Query, w way) []T {
-	for _, o := range search(v, q, w) {
+// filter appends to dst the candidates of a plan that match.
+func filter[T Object](v *indexer.View[T], dst []T, q Query, p plan) []T {
+	for _, o := range search(v, q, p) {
 		dst = append(dst, o)
 	}
 	return dst
 }
 
 // search yields the keys and objects of v that match q, in the order of keys.
-func search[T Object](v *indexer.View[T], q Query, w way) iter.Seq2[string, T] {
+func search[T Object](v *indexer.View[T], q Query, p plan) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		n := 0
 		offer := func(key string, o T) bool {
-			if w.rest != nil && !w.rest.Matches(labels.Set(o.GetLabels())) {
+			if p.rest != nil && !p.rest.Matches(labels.Set(o.GetLabels())) {
 				return true
 			}
-			if w.by.index != "" && !under(v, w.by, key) {
+			if p.by.index != "" && !indexed(v, p.by, key) {
 				return true
 			}
 			n++
 			return yield(key, o) && n != q.Limit
 		}
 		switch {
-		case w.index == "":
+		case p.index == "":
 			v.From(q.prefix(), q.After)(offer)
-		case len(w.values) == 0:
-			v.Indexed(w.index, w.value, q.prefix(), q.After)(offer)
+		case len(p.values) == 0:
+			v.Indexed(p.index, p.value, q.prefix(), q.After)(offer)
 		default:
-			// The values' own orders have to be merged into one.
+			// Each value's objects are in order; merge them.
 			type item struct {
 				key string
 				o   T
 			}
 			var items []item
-			for _, value := range w.values {
-				for key, o := range v.Indexed(w.index, value, q.prefix(), q.After) {
+			for _, value := range p.values {
+				for key, o := range v.Indexed(p.index, value, q.prefix(), q.After) {
 					items = append(items, item{key, o})
 				}
 			}
@@ -96,71 +95,72 @@ func search[T Object](v *indexer.View[T], q Query, w way) iter.Seq2[string, T] {
 	}
 }
 
-// under reports whether an index has the object with the given key under the
-// matched value.
-func under[T Object](v *indexer.View[T], m Match, key string) bool {
+// indexed reports whether the index of m has the object with the given key under
+// m's value.
+func indexed[T Object](v *indexer.View[T], m Match, key string) bool {
 	for k := range v.Indexed(m.index, m.value, key, "") {
 		return k == key
 	}
 	return false
 }
 
-// shortest finds the index that leads to the fewest objects. It counts all that
-// would do in step, so that the count is never longer than the answer.
-func shortest[T Object](v *indexer.View[T], q Query) way {
+// planFor chooses the index with the fewest candidates. It counts in all indexes
+// to the same limit, and raises that step by step, so that counting never takes
+// longer than the search.
+func planFor[T Object](v *indexer.View[T], q Query) plan {
 	var requirements labels.Requirements
 	if q.Labels != nil {
 		requirements, _ = q.Labels.Requirements()
 	}
-	var plain way
+	var scan plan
 	if q.Labels != nil && !q.Labels.Empty() {
-		plain.rest = q.Labels // of which nothing, for one, has no requirements
+		scan.rest = q.Labels // not the requirements: labels.Nothing() has none
 	}
-	var few [2]way
-	ways := few[:0]
+	var few [2]plan // no garbage for the usual queries
+	plans := few[:0]
 	if q.By.index != "" {
-		ways = append(ways, way{index: q.By.index, value: q.By.value, rest: plain.rest})
+		plans = append(plans, plan{index: q.By.index, value: q.By.value, rest: scan.rest})
 	}
 	for i, r := range requirements {
 		if !exact(r) {
 			continue
 		}
-		index, found := v.IndexNamed(labelled, r.Key())
+		index, found := v.IndexNamed(labelIndexPrefix, r.Key())
 		if !found {
 			continue
 		}
-		w := way{index: index, by: q.By}
+		p := plan{index: index, by: q.By}
 		var one bool
 		if len(requirements) > 1 {
-			w.rest = labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
+			p.rest = labels.NewSelector().Add(slices.Delete(slices.Clone(requirements), i, i+1)...)
 		} else { // leaves no garbage
-			w.value, one = q.Labels.RequiresExactMatch(r.Key())
+			p.value, one = q.Labels.RequiresExactMatch(r.Key())
 		}
 		if !one {
-			w.values = r.ValuesUnsorted()
+			p.values = r.ValuesUnsorted()
 		}
-		if len(w.values) == 1 {
-			w.value, w.values = w.values[0], nil
+		if len(p.values) == 1 {
+			p.value, p.values = p.values[0], nil
 		}
-		ways = append(ways, w)
+		plans = append(plans, p)
 	}
-	switch len(ways) {
+	switch len(plans) {
 	case 0:
-		return plain
+		return scan
 	case 1:
-		return ways[0]
+		return plans[0]
 	}
 	for limit := 64; ; limit *= 8 {
-		for _, w := range ways {
+		for _, p := range plans {
 			n := 0
-			if len(w.values) == 0 {
-				n = v.IndexedCount(w.index, w.value, limit)
+			if len(p.values) == 0 {
+				n = v.IndexedCount(p.index, p.value, limit)
 			}
-			for _, value := range w.values {
-				n += v.IndexedCount(w.index, value, limit)
+			for _, value := range p.values {
+				n += v.IndexedCount(p.index, value, limit)
 			}
 			if n < limit {
-				return w
+				return p
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // shelf is a source of config maps in this process.
@@ -68,14 +68,14 @@ func card(name, value string, version int) *corev1.ConfigMap {
 
 func (r *rig) shelfInformer(s *shelf, opts ...informer.Option) *informer.Informer[*corev1.ConfigMap] {
 	r.Helper()
-	inf, err := informer.NewFromSource("shelf", s, append(opts, informer.WithLogger(slog.New(slog.NewTextHandler(r.log, nil))))...)
+	inf, err := informer.NewFromSource("shelf", s, append(opts, informer.Logger(slog.New(slog.NewTextHandler(r.log, nil))))...)
 	r.must(err)
 	r.stopAfter(inf)
 	return inf
 }
 
-func TestSourceOfTheCaller(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestCustomSource(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		a := card("a", "1", 3)
 		s := newShelf(a, card("b", "1", 7))
 		inf := r.shelfInformer(s)
@@ -111,7 +111,7 @@ func TestSourceOfTheCaller(t *testing.T) {
 
 // A source need not know that watches end: they do, in good order.
 func TestQuietSourceIsNoFailure(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		s := newShelf()
 		inf := r.shelfInformer(s)
 		r.must(inf.Start(r.ctx))
@@ -123,8 +123,8 @@ func TestQuietSourceIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestSourceThatSaysNo(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+func TestSourceThatRefuses(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		s := newShelf()
 		s.refuse = apierrors.NewForbidden(configMaps.GroupResource(), "", errors.New("not for you"))
 		if err := r.shelfInformer(s).Start(r.ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "list configmaps of cluster shelf") {
@@ -134,7 +134,7 @@ func TestSourceThatSaysNo(t *testing.T) {
 }
 
 func TestSourceWithFilterAndTransform(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		s := newShelf(card("a", "x", 1), card("b", "no", 2))
 		inf := r.shelfInformer(s,
 			informer.Transform(func(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
@@ -161,9 +161,9 @@ func TestSourceWithFilterAndTransform(t *testing.T) {
 }
 
 func TestBadUseOfASource(t *testing.T) {
-	inBubble(t, demo.Options{}, func(r *rig) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
 		for name, opt := range map[string]informer.Option{
-			"InNamespace": informer.InNamespace("a"), "WithLabels": informer.WithLabels("a=b"), "WithFields": informer.WithFields("a=b"),
+			"InNamespace": informer.InNamespace("a"), "LabelSelector": informer.LabelSelector("a=b"), "FieldSelector": informer.FieldSelector("a=b"),
 			"PageSize": informer.PageSize(10), "KeepManagedFields": informer.KeepManagedFields(),
 		} {
 			if _, err := informer.NewFromSource("shelf", newShelf(), opt); err == nil || !strings.Contains(err.Error(), name) {
@@ -178,7 +178,7 @@ func TestBadUseOfASource(t *testing.T) {
 		r.must(inf.Start(r.ctx))
 		s.tell(informer.Synced, nil)
 		synctest.Wait()
-		if err := inf.Status().LastError; err == nil || !strings.Contains(err.Error(), "not of SYNCED") {
+		if err := inf.Status().LastError; err == nil || !strings.Contains(err.Error(), "not SYNCED") {
 			t.Errorf("an event that no source can tell gives %v", err)
 		}
 	})

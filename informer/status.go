@@ -8,7 +8,7 @@ import (
 	"github.com/tidings-io/tidings/internal/reflector"
 )
 
-// Phase is what an informer is doing.
+// Phase is the phase of an informer.
 type Phase string
 
 // The phases of an informer.
@@ -16,13 +16,13 @@ const (
 	Stopped  Phase = "stopped"  // not started, or stopped
 	Listing  Phase = "listing"  // fetching everything there is
 	Watching Phase = "watching" // following changes
-	Waiting  Phase = "waiting"  // backing off after LastError, to try again
-	Denied   Phase = "denied"   // the same; the right to list or watch was taken away
-	Gone     Phase = "gone"     // the same; the resource is no longer served, and its objects are deleted
-	Refused  Phase = "refused"  // the server said no, see LastError; does not run
+	Waiting  Phase = "waiting"  // backing off after LastError, to retry
+	Denied   Phase = "denied"   // like Waiting: the permission to list or watch was revoked
+	Gone     Phase = "gone"     // like Waiting: the resource is no longer served, and its objects are deleted
+	Refused  Phase = "refused"  // not running: the server refused, see LastError
 )
 
-// Status is what there is to know about an informer at one moment.
+// Status is a snapshot of what an informer is doing.
 type Status struct {
 	Cluster   string
 	Resource  schema.GroupVersionResource // Version and Group may be empty until the first answer
@@ -30,46 +30,46 @@ type Status struct {
 
 	Phase Phase
 	Since time.Time // when the phase began
-	// Synced says that the store has held a complete list. It stays so while
+	// Synced is set once the store has held a complete list. It stays set while
 	// the connection is down, until the informer is emptied or its resource is
 	// gone.
 	Synced  bool
 	Objects int
-	Bytes   int64  // of the objects, where the representation knows its size
-	Events  uint64 // changes told so far
+	Bytes   int64  // of the objects, if they are stored encoded
+	Events  uint64 // changes of the store so far
 	// ResourceVersion is the newest version known to be in the store.
 	ResourceVersion string
 
-	// LastError is the last thing that went wrong, at LastErrorTime. It stays
-	// after recovery; Phase tells whether it still matters.
+	// LastError is the last failure, at LastErrorTime. It stays set after
+	// recovery; Phase shows whether it still matters.
 	LastError     error
 	LastErrorTime time.Time
-	Retry         time.Time // when an informer that is Waiting tries again
+	Retry         time.Time // when a Waiting informer retries
 	Lists         uint64    // complete lists; all but the first are relists
 	Watches       uint64    // watches begun
 	Errors        uint64    // requests that failed
-	// Received counts the objects of the list in progress or the last one,
-	// Expected how many the server said there would be, -1 if it did not say.
+	// Received counts the objects of the current or last list. Expected is the
+	// total that the server announced, or -1 if it announced none.
 	Received, Expected int64
-	LastContact        time.Time // when the server was last heard of
+	LastContact        time.Time // when the server last sent something
 
-	// Lag is the number of events that the slowest handler or loop has not come
-	// to.
+	// Lag is the number of events that the slowest handler or loop has not
+	// received yet.
 	Lag uint64
-	// Handlers are those that are registered, in that order.
+	// Handlers are the registered handlers, in the order of registration.
 	Handlers []HandlerStatus
 
 	phase reflector.Phase
 }
 
-// Status may be called at any time.
+// Status returns the current status of the informer.
 func (inf *Informer[T]) Status() Status {
 	target, stats, latest := inf.target(), inf.engine.stats(), inf.engine.latest()
 	s := Status{
 		Cluster: target.Cluster, Resource: target.Resource, Namespace: target.Namespace,
 		Phase: Stopped, Synced: latest.synced,
 		Objects: stats.Objects, Bytes: stats.Bytes, Events: stats.Events,
-		ResourceVersion: Event[T]{version: latest.resourceVersion}.ResourceVersion(),
+		ResourceVersion: formatVersion(latest.resourceVersion),
 		Expected:        -1,
 	}
 	for _, h := range inf.registered() {
@@ -86,14 +86,14 @@ func (inf *Informer[T]) Status() Status {
 	if r == nil {
 		return s
 	}
-	for i, f := range r.reflectors {
-		s.include(f.Status(), i == 0)
+	for i, one := range r.reflectors {
+		s.include(one.Status(), i == 0)
 	}
 	return s
 }
 
-// include takes in the status of one of the informer's reflectors. What is
-// worst counts for the whole.
+// include adds the status of one of the informer's reflectors. The worst phase is
+// that of the informer.
 func (s *Status) include(r reflector.Status, first bool) {
 	if first || severity[r.Phase] > severity[s.phase] {
 		s.phase, s.Phase, s.Since, s.Retry = r.Phase, Phase(r.Phase.String()), r.Since, r.Retry
@@ -116,14 +116,12 @@ func (s *Status) include(r reflector.Status, first bool) {
 	}
 }
 
-// severity orders the phases by how much they need somebody's attention.
+// severity orders the phases by how much attention they need.
 var severity = [...]int{reflector.Stopped: 1, reflector.Watching: 0, reflector.Listing: 2, reflector.Waiting: 3, reflector.Denied: 4, reflector.Gone: 5, reflector.Refused: 6}
 
-// StatusChanged returns a channel that is closed when the informer starts or
-// ends, or its Phase, LastError or Lists change: what to wait for between two looks
-// at [Informer.Status].
+// StatusChanged returns a channel that is closed when the informer starts or ends,
+// or its Phase, LastError or Lists change. To follow the status, call it before
+// [Informer.Status] and wait for the channel.
 func (inf *Informer[T]) StatusChanged() <-chan struct{} {
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	return inf.changed
+	return inf.changed.Next()
 }

@@ -2,24 +2,20 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/tidings-io/tidings/internal/object"
 )
 
-// WaitForSync waits until the informer has a complete list; at once if it has
-// one. Waiting for an informer that has not been started is allowed. The error
-// says why there was none: the server's refusal, or the end of ctx together
-// with the last thing that went wrong.
+// WaitForSync waits until the informer has a complete list, and returns at once
+// if it has one. The informer need not have been started. The error is the
+// server's refusal, or the cause of ctx's end together with the last error.
 func (inf *Informer[T]) WaitForSync(ctx context.Context) error { return inf.waitForSync(ctx, nil) }
 
-// waitForSync waits for a complete list; if it is to come from a certain run,
-// no longer than that run lasts.
+// waitForSync waits for a complete list. If of is not nil, it waits no longer
+// than that run lasts.
 func (inf *Informer[T]) waitForSync(ctx context.Context, of *run) error {
 	for {
 		inf.mu.Lock()
-		r, changed := inf.run, inf.changed
+		r, changed := inf.run, inf.changed.Next()
 		inf.mu.Unlock()
 		if of != nil {
 			r = of
@@ -54,7 +50,7 @@ func ended(done <-chan struct{}) bool {
 	}
 }
 
-// unsynced says why a wait for sync was in vain.
+// unsynced returns the error of a wait for a list that did not come.
 func (inf *Informer[T]) unsynced(cause error) error {
 	status := inf.Status()
 	switch {
@@ -66,18 +62,15 @@ func (inf *Informer[T]) unsynced(cause error) error {
 	return fmt.Errorf("%s did not sync: %w; %s, %d objects so far", inf.target(), cause, status.Phase, status.Received)
 }
 
-// ErrVersion is returned for a resourceVersion that is not a decimal number.
-var ErrVersion = errors.New("not a resourceVersion that can be compared: a decimal number is needed")
-
-// WaitFor waits until the informer has seen everything up to resourceVersion:
-// read your own writes by waiting for the version that the write returned. The
-// informer learns of versions by changes of the objects it mirrors, and
-// otherwise by bookmarks, which the server sends about once a minute. The
+// WaitFor waits until the informer has seen everything up to resourceVersion. To
+// read your own writes, wait for the version that the write returned. The
+// informer learns of versions from changes of the objects it mirrors, and
+// otherwise from bookmarks, which the server sends about once a minute. The
 // error is ctx's, or [ErrVersion].
 func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) error {
-	want := object.Version(resourceVersion)
-	if want == 0 {
-		return fmt.Errorf("%w, not %q", ErrVersion, resourceVersion)
+	want, err := parseVersion(resourceVersion)
+	if err != nil {
+		return err
 	}
 	for {
 		latest := inf.engine.latest()
@@ -87,17 +80,7 @@ func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) err
 		select {
 		case <-latest.superseded:
 		case <-ctx.Done():
-			have := Event[T]{version: latest.resourceVersion}.ResourceVersion()
-			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, have, context.Cause(ctx))
+			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, formatVersion(latest.resourceVersion), context.Cause(ctx))
 		}
 	}
-}
-
-// ViewAt is [Informer.View] of a state that is at least as new as
-// resourceVersion, see [Informer.WaitFor].
-func (inf *Informer[T]) ViewAt(ctx context.Context, resourceVersion string) (*View[T], error) {
-	if err := inf.WaitFor(ctx, resourceVersion); err != nil {
-		return nil, err
-	}
-	return inf.View(), nil
 }

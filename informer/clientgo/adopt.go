@@ -5,34 +5,34 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tidings-io/tidings/informer/clientgo/internal/adopt"
+	"github.com/tidings-io/tidings/informer/clientgo/internal/unexported"
 )
 
-// Adopt returns an informer of ours in the place of one of client-go's, with the
-// same source, object type, indexes, resync period, transform and error handler.
-// It is for informers that generated code makes, which calls client-go's
-// constructors:
+// Adopt returns an informer of this package that replaces one of client-go's.
+// It has the same source, object type, indexes, resync period, transform and
+// error handler. Use it for informers made by generated code, which calls
+// client-go's constructors:
 //
 //	inf, err := clientgo.Adopt(crdinformers.NewFooInformer(client, namespace, resync, indexers))
 //
-// The informer must not have been started and must have no handlers; it is good
-// for nothing afterwards. One of ours is returned as it is. The error says what
-// is in the way, which may be a version of client-go that this package does not
-// know; then the informer is still good.
+// The informer must not have been started and must have no handlers, and must
+// not be used afterwards. An informer of this package is returned unchanged. An
+// error says what prevents the replacement, for example a version of client-go
+// that this package does not know; the informer can then still be used.
 func Adopt(informer cache.SharedIndexInformer) (cache.SharedIndexInformer, error) {
 	if ours, ok := informer.(*sharedIndexInformer); ok {
 		return ours, nil
 	}
-	parts, err := adopt.Of(informer)
+	config, err := unexported.ConfigOf(informer)
 	if err != nil {
 		return nil, fmt.Errorf("adopt an informer: %w", err)
 	}
-	inf := NewSharedIndexInformerWithOptions(parts.ListerWatcher, parts.Example, parts.Options)
-	if parts.Transform != nil {
-		_ = inf.SetTransform(parts.Transform) // cannot fail: it has not been started
+	inf := NewSharedIndexInformerWithOptions(config.ListerWatcher, config.Example, config.Options)
+	if config.Transform != nil {
+		_ = inf.SetTransform(config.Transform) // cannot fail: not started yet
 	}
-	if parts.ErrorHandler != nil {
-		_ = inf.SetWatchErrorHandlerWithContext(parts.ErrorHandler)
+	if config.ErrorHandler != nil {
+		_ = inf.SetWatchErrorHandlerWithContext(config.ErrorHandler)
 	}
 	return inf, nil
 }

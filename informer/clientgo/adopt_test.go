@@ -1,7 +1,6 @@
 package clientgo_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -46,33 +45,28 @@ func TestAdopt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := theirs.SetTransform(func(obj any) (any, error) {
-			obj.(*corev1.Pod).Labels["look"] += "x"
+			obj.(*corev1.Pod).Labels["color"] += "x"
 			return obj, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		// As generated code has it, behind two typed wrappers.
+		// As in generated code, behind two typed wrappers.
 		typed := cache.NewTypedSharedIndexInformer[*corev1.Pod](cache.NewTypedSharedIndexInformer[*corev1.Pod](theirs))
 		inf, err := clientgo.Adopt(typed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again, err := clientgo.Adopt(inf); again != inf || err != nil {
-			t.Error("one of ours was not returned as it is:", err)
+			t.Error("an informer of this package was not returned unchanged:", err)
 		}
-		l := &logbook{t: t}
+		l := &recordingHandler{t: t}
 		if _, err := inf.AddEventHandler(l); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			inf.RunWithContext(ctx)
-		}()
+		stop := inBackground(t, inf.RunWithContext)
 		synctest.Wait()
 		if !strings.Contains(failed, "pods of a test") {
-			t.Errorf("the error handler was told %q", failed)
+			t.Errorf("the error handler got %q", failed)
 		}
 		source.ready.Store(true)
 		time.Sleep(5 * time.Second)
@@ -82,8 +76,7 @@ func TestAdopt(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		l.expect("update a=1x a=1x")
-		cancel()
-		<-done
+		stop()
 		if len(theirs.GetStore().List()) != 0 {
 			t.Error("client-go's informer has run")
 		}
@@ -94,7 +87,7 @@ func TestAdoptRefuses(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	defer source.Shutdown()
 	theirs := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{})
-	if _, err := theirs.AddEventHandler(&logbook{t: t}); err != nil {
+	if _, err := theirs.AddEventHandler(&recordingHandler{t: t}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clientgo.Adopt(theirs); err == nil {

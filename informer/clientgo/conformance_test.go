@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestHandlersAreToldInOrder(t *testing.T) {
+func TestHandlersGetEventsInOrder(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		r.source.Add(pod("a", "1"))
 		r.source.Add(pod("b", "1"))
@@ -45,15 +45,15 @@ func TestHandlersAreToldInOrder(t *testing.T) {
 	})
 }
 
-func TestTheStoreIsAheadOfHandlers(t *testing.T) {
-	byLook := cache.Indexers{"look": func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["look"]}, nil }}
-	onBoth(t, cache.SharedIndexInformerOptions{Indexers: byLook}, func(r *rig) {
+func TestStoreIsAheadOfHandlers(t *testing.T) {
+	byColor := cache.Indexers{"color": func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["color"]}, nil }}
+	onBoth(t, cache.SharedIndexInformerOptions{Indexers: byColor}, func(r *rig) {
 		l := r.handle(cache.HandlerOptions{})
 		l.before = func(line string) {
 			kind, rest, _ := strings.Cut(line, " ")
-			name, look, _ := strings.Cut(rest[strings.LastIndexByte(rest, ' ')+1:], "=")
+			name, color, _ := strings.Cut(rest[strings.LastIndexByte(rest, ' ')+1:], "=")
 			_, held, _ := r.inf.GetStore().GetByKey("ns/" + name)
-			found, _ := r.inf.GetIndexer().ByIndex("look", look)
+			found, _ := r.inf.GetIndexer().ByIndex("color", color)
 			if gone := kind == "delete"; held == gone || (len(found) == 0) != gone {
 				r.Errorf("at %q the store has it: %t, and the index finds %d", line, held, len(found))
 			}
@@ -68,7 +68,7 @@ func TestTheStoreIsAheadOfHandlers(t *testing.T) {
 	})
 }
 
-func TestABlockedHandlerDelaysItselfOnly(t *testing.T) {
+func TestBlockedHandlerDelaysOnlyItself(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		release := make(chan struct{})
 		slow, fast := r.handle(cache.HandlerOptions{}), r.handle(cache.HandlerOptions{})
@@ -86,7 +86,7 @@ func TestABlockedHandlerDelaysItselfOnly(t *testing.T) {
 	})
 }
 
-func TestARemovedHandlerIsLeftAlone(t *testing.T) {
+func TestRemovedHandlerGetsNoEvents(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		at, release := make(chan struct{}, 9), make(chan struct{})
 		l, other := r.handle(cache.HandlerOptions{}), r.handle(cache.HandlerOptions{})
@@ -99,7 +99,7 @@ func TestARemovedHandlerIsLeftAlone(t *testing.T) {
 		<-at
 		r.source.Add(pod("b", "1"))
 		synctest.Wait()
-		r.must(r.inf.RemoveEventHandler(l.reg)) // though the handler is in the middle of an event
+		r.must(r.inf.RemoveEventHandler(l.reg)) // during a call of the handler
 		ended := make(chan error)
 		go func() { ended <- cache.ShutDownEventHandler(r.inf, l.reg) }()
 		synctest.Wait()
@@ -117,7 +117,7 @@ func TestARemovedHandlerIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestHandlersThatComeAndGoSeeEverythingOnce(t *testing.T) {
+func TestAddedAndRemovedHandlersGetEachEventOnce(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		r.run()
 		var churn, comers sync.WaitGroup
@@ -137,14 +137,14 @@ func TestHandlersThatComeAndGoSeeEverythingOnce(t *testing.T) {
 				time.Sleep(time.Microsecond)
 			}
 		})
-		var logs []*logbook
+		var logs []*recordingHandler
 		var mu sync.Mutex
 		for n := range 20 {
 			comers.Go(func() {
 				time.Sleep(time.Duration(n) * 7 * time.Microsecond)
-				// The lines are not compared but applied: a handler that misses
-				// something or is told twice finds that it does not fit.
-				l := &logbook{t: r.T}
+				// Lines are not compared but applied: a missing or repeated
+				// event does not fit the state.
+				l := &recordingHandler{t: r.T}
 				reg, err := r.inf.AddEventHandler(l)
 				if err != nil {
 					r.Error(err)
@@ -165,8 +165,8 @@ func TestHandlersThatComeAndGoSeeEverythingOnce(t *testing.T) {
 		synctest.Wait()
 		for _, l := range logs {
 			for _, o := range r.inf.GetStore().List() {
-				if p := o.(*corev1.Pod); l.state[p.Name] != look(p) {
-					r.Errorf("a handler believes in %q, the store holds %q", l.state[p.Name], look(p))
+				if p := o.(*corev1.Pod); l.state[p.Name] != nameAndColor(p) {
+					r.Errorf("a handler believes in %q, the store holds %q", l.state[p.Name], nameAndColor(p))
 				}
 			}
 			if len(l.state) != len(r.inf.GetStore().List()) {
@@ -176,7 +176,7 @@ func TestHandlersThatComeAndGoSeeEverythingOnce(t *testing.T) {
 	})
 }
 
-func TestARelistTellsTheDifference(t *testing.T) {
+func TestRelistDeliversDifference(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		for _, name := range []string{"gone", "other", "same", "stays"} {
 			r.source.Add(pod(name, "1"))
@@ -193,7 +193,7 @@ func TestARelistTellsTheDifference(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.expect("tombstone ns/gone gone=1",
 			"~update other=1 other=2", "~update same=1 same=2", "~add new=1",
-			"~update stays=1 stays=1") // no resync has been due yet: it is still told of what does not change
+			"~update stays=1 stays=1") // no resync has been due yet, so it still gets updates that change nothing
 	})
 }
 
@@ -201,10 +201,10 @@ func TestResyncs(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{ResyncPeriod: 10 * time.Second}, func(r *rig) {
 		r.source.Add(pod("a", "1"))
 		never := r.handle(cache.HandlerOptions{ResyncPeriod: ptr.To(time.Duration(0))})
-		three := r.handle(cache.HandlerOptions{ResyncPeriod: ptr.To(3 * time.Second)}) // looks every 3s from now on
+		three := r.handle(cache.HandlerOptions{ResyncPeriod: ptr.To(3 * time.Second)}) // checks every 3s from now on
 		ten := r.handle(cache.HandlerOptions{})
 		r.run()
-		for _, l := range []*logbook{never, three, ten} {
+		for _, l := range []*recordingHandler{never, three, ten} {
 			l.expect("add a=1 initial")
 		}
 		late := r.handle(cache.HandlerOptions{ResyncPeriod: ptr.To(time.Second)}) // gets 3s
@@ -223,15 +223,15 @@ func TestResyncs(t *testing.T) {
 		ten.expect("update a=2 a=2")
 		never.expect("update a=1 a=2")
 
-		// Those whose resync was not due at the last look are not told of what a
-		// list finds unchanged.
+		// Handlers whose resync was not due at the last check get no updates
+		// for objects that a list finds unchanged.
 		r.source.ResetWatch()
 		time.Sleep(2500 * time.Millisecond)
 		never.expect()
 	})
 }
 
-func TestAPanicCostsOneEvent(t *testing.T) {
+func TestPanicLosesOneEvent(t *testing.T) {
 	crash := utilruntime.ReallyCrash
 	utilruntime.ReallyCrash = false
 	defer func() { utilruntime.ReallyCrash = crash }()
@@ -264,10 +264,10 @@ func TestTransforms(t *testing.T) {
 			if !ok {
 				return nil, fmt.Errorf("a %T", obj)
 			}
-			if p.Labels["look"] == "bad" {
-				return nil, errors.New("a bad look")
+			if p.Labels["color"] == "bad" {
+				return nil, errors.New("bad color")
 			}
-			p.Labels["look"] += "x"
+			p.Labels["color"] += "x"
 			return p, nil
 		}))
 		l := r.handle(cache.HandlerOptions{})
@@ -284,7 +284,7 @@ func TestTransforms(t *testing.T) {
 	})
 }
 
-func TestWritesOfOthersAreNotTold(t *testing.T) {
+func TestExternalWritesAreNotDelivered(t *testing.T) {
 	onBoth(t, cache.SharedIndexInformerOptions{}, func(r *rig) {
 		r.must(r.inf.GetStore().Add(pod("before", "1")))
 		early := r.handle(cache.HandlerOptions{})
@@ -356,7 +356,7 @@ func TestErrorsReachTheHandler(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.halt()
 		if len(got) < 3 || len(got) > 8 || got[0] != "pods of a test: failed to list pods of a test: no list for you" {
-			r.Errorf("the handler was told %q", got)
+			r.Errorf("the handler got %q", got)
 		}
 		if r.inf.HasSynced() {
 			r.Error("synced without a list")

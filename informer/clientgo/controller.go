@@ -14,24 +14,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/tidings-io/tidings/internal/broadcast"
 	"github.com/tidings-io/tidings/internal/delta"
-	"github.com/tidings-io/tidings/internal/processor"
+	"github.com/tidings-io/tidings/internal/subscriber"
 )
 
-// controller runs a reflector and whatever takes in what it learns. It is a
-// cache.Controller (client-go's controller.go).
+// controller is a cache.Controller (client-go's controller.go). It runs a
+// reflector and processes the deltas that the reflector writes.
 type controller struct {
-	lw        cache.ListerWatcher
-	example   runtime.Object
-	options   cache.ReflectorOptions
-	configure func(*reflector)
-	open      func(context.Context) cache.ReflectorStore // what the reflector writes to
-	stop      func()                                     // when the context ends
-	process   func(context.Context)                      // until the context ends
-	synced    cache.DoneChecker
-	loop      *loop // nil: queue, store and processing are the caller's
-	id        cache.InformerNameAndResource
-	news      news // of the status
+	lw           cache.ListerWatcher
+	example      runtime.Object
+	options      cache.ReflectorOptions
+	configure    func(*reflector)                           // called before the reflector runs
+	open         func(context.Context) cache.ReflectorStore // returns the store that the reflector writes to
+	stop         func()                                     // called when the context ends
+	process      func(context.Context)                      // runs until the context ends
+	synced       cache.DoneChecker
+	loop         *processLoop // nil if queue, store and processing are the caller's
+	id           cache.InformerNameAndResource
+	statusChange broadcast.Signal
 
 	mu        sync.Mutex
 	reflector *reflector
@@ -39,12 +40,12 @@ type controller struct {
 
 var _ cache.Controller = &controller{}
 
-// Run is RunWithContext with a channel to stop it.
+// Run is RunWithContext with a stop channel.
 func (c *controller) Run(stopCh <-chan struct{}) { c.RunWithContext(wait.ContextForChannel(stopCh)) }
 
-// RunWithContext lists, watches and processes until ctx ends, and returns when
-// nothing of the controller runs any more. A panic while processing comes out
-// of it. It must be called once.
+// RunWithContext lists, watches and processes until ctx ends. It returns when
+// all goroutines of the controller have ended, and passes on a panic of the
+// processing. It must be called once.
 func (c *controller) RunWithContext(ctx context.Context) {
 	defer utilruntime.HandleCrashWithContext(ctx)
 	context.AfterFunc(ctx, c.stop)
@@ -53,7 +54,7 @@ func (c *controller) RunWithContext(ctx context.Context) {
 	opts.Logger = &logger
 	r := newReflectorWithOptions(c.lw, c.example, c.open(ctx), opts)
 	c.configure(r)
-	r.Changed = c.news.announce
+	r.Changed = c.statusChange.Notify
 	c.mu.Lock()
 	c.reflector = r
 	c.mu.Unlock()
@@ -63,13 +64,13 @@ func (c *controller) RunWithContext(ctx context.Context) {
 	source.Wait() // not deferred: a panic must not wait for the source
 }
 
-// HasSynced says that the first complete list has been processed.
+// HasSynced reports whether the first complete list has been processed.
 func (c *controller) HasSynced() bool { return cache.IsDone(c.synced) }
 
-// HasSyncedChecker is HasSynced to wait for.
+// HasSyncedChecker returns a checker to wait for HasSynced.
 func (c *controller) HasSyncedChecker() cache.DoneChecker { return c.synced }
 
-// LastSyncResourceVersion is the last version the source has told of.
+// LastSyncResourceVersion returns the last version received from the source.
 func (c *controller) LastSyncResourceVersion() string {
 	c.mu.Lock()
 	r := c.reflector
@@ -81,8 +82,8 @@ func (c *controller) LastSyncResourceVersion() string {
 }
 
 // New returns a controller that fills the queue of c from its ListerWatcher and
-// has what comes out of it processed, as cache.New does. Queue, store and
-// processing are the caller's; what is ours is the reflector.
+// processes what is popped from it, as cache.New does. Queue, store and
+// processing are the caller's; only the reflector is this package's.
 func New(c *cache.Config) cache.Controller {
 	config := *c
 	out := &controller{
@@ -123,10 +124,11 @@ func New(c *cache.Config) cache.Controller {
 	return out
 }
 
-// NewInformerWithOptions returns a store and a controller that keeps it and
-// tells one handler what happens, as cache.NewInformerWithOptions does. The
-// handler is called by the goroutine that runs the controller, after the store
-// has changed: no later version of the object it is told of is in the store yet.
+// NewInformerWithOptions returns a store, and a controller that fills the store
+// and calls one handler, as cache.NewInformerWithOptions does. The goroutine
+// that runs the controller calls the handler after it has changed the store.
+// While the handler runs, the store does not yet hold a later version of that
+// object.
 func NewInformerWithOptions(options cache.InformerOptions) (cache.Store, cache.Controller) {
 	return newInformer(options)
 }
@@ -151,56 +153,56 @@ func NewTransformingIndexerInformer(lw cache.ListerWatcher, objType runtime.Obje
 	return newInformer(cache.InformerOptions{ListerWatcher: lw, ObjectType: objType, Handler: h, ResyncPeriod: resyncPeriod, Indexers: indexers, Transform: transformer})
 }
 
-// maxBatch is how many changes the store may be ahead of the one handler of a
-// controller (client-go's the_real_fifo.go, defaultBatchSize).
+// maxBatch is how many changes the store may be ahead of the only handler of a
+// controller (defaultBatchSize in client-go's the_real_fifo.go).
 const maxBatch = 1000
 
-// maxQueued is how many changes may wait for the one handler of a controller
-// before no more are read from the source. client-go's queue takes none while the
-// handler is at one, or 2,000.
+// maxQueued is how many changes may wait for the only handler of a controller
+// before the source stops reading. client-go's queue accepts none while the
+// handler runs, or 2,000.
 const maxQueued = 2 * maxBatch
 
-// loop is the processing of an informer with one handler.
-type loop struct {
-	store    *store
-	queue    *delta.Queue[item]
-	follower *processor.Follower[item]
-	handler  cache.ResourceEventHandler
-	metrics  metrics
-	synced   chan struct{}
-	pending  []delta.Delta[item] // popped and not taken in yet
-	waiting  atomic.Int64        // how many those are
-	popped   news                // there may be room in the queue
-	listed   bool                // the first list has been taken in
+// processLoop processes the deltas of an informer with one handler.
+type processLoop struct {
+	store      *store
+	queue      *delta.Queue[item]
+	subscriber *subscriber.Subscriber[item]
+	handler    cache.ResourceEventHandler
+	metrics    metrics
+	synced     chan struct{}
+	pending    []delta.Delta[item] // popped, but not applied yet
+	waiting    atomic.Int64        // len(pending), for the status
+	popped     broadcast.Signal    // after each pop: the queue may have space
+	listed     bool                // the first list has been applied
 }
 
 func newInformer(options cache.InformerOptions) (*store, cache.Controller) {
 	s := newStore(cache.DeletionHandlingMetaNamespaceKeyFunc, options.Indexers, storeMetrics(options.Identifier, options.InformerMetricsProvider))
-	l := &loop{
-		store:    s,
-		queue:    delta.NewQueue[item](),
-		follower: processor.Follow(s.ix, processor.Options{News: true}),
-		handler:  options.Handler,
-		metrics:  newMetrics(options.Identifier, options.InformerMetricsProvider),
-		synced:   make(chan struct{}),
+	l := &processLoop{
+		store:      s,
+		queue:      delta.NewQueue[item](),
+		subscriber: subscriber.Subscribe(s.ix, subscriber.Options{SkipInitial: true}),
+		handler:    options.Handler,
+		metrics:    newMetrics(options.Identifier, options.InformerMetricsProvider),
+		synced:     make(chan struct{}),
 	}
 	return s, &controller{
 		lw: options.ListerWatcher, example: options.ObjectType,
 		options:   cache.ReflectorOptions{ResyncPeriod: options.ResyncPeriod, MinWatchTimeout: options.MinWatchTimeout},
 		configure: func(*reflector) {},
 		open: func(ctx context.Context) cache.ReflectorStore {
-			return &inlet{queue: l.queue, transform: options.Transform, room: func() { l.waitForRoom(ctx) }}
+			return &queueStore{queue: l.queue, transform: options.Transform, waitUntilSpace: func() { l.waitForSpace(ctx) }}
 		},
 		loop: l, id: options.Identifier,
 		stop:    l.queue.Close,
 		process: l.run,
-		synced:  checker{fmt.Sprintf("Informer %T", options.ObjectType), l.synced},
+		synced:  doneChecker{fmt.Sprintf("Informer %T", options.ObjectType), l.synced},
 	}
 }
 
-// run takes in what comes, and tells the handler, until ctx ends.
-func (l *loop) run(ctx context.Context) {
-	l.tellAll(ctx) // what a panic has left untold
+// run applies deltas and calls the handler until ctx ends.
+func (l *processLoop) run(ctx context.Context) {
+	l.deliverAll(ctx) // events left over from a run that panicked
 	for ctx.Err() == nil {
 		if len(l.pending) == 0 {
 			deltas, err := l.queue.Pop(ctx)
@@ -208,29 +210,30 @@ func (l *loop) run(ctx context.Context) {
 				return
 			}
 			l.pending = deltas
-			l.popped.announce()
+			l.popped.Notify()
 		}
-		n := together(l.pending)
+		n := batchLen(l.pending)
 		batch := l.pending[:n]
 		l.pending = l.pending[n:]
 		l.waiting.Store(int64(len(l.pending)))
 		done := l.metrics.batch(len(l.pending) + n)
 		if batch[0].Type == delta.Sync {
-			l.follower.Resync()
+			l.subscriber.Resync()
 		} else {
-			l.store.follow(batch)
+			l.store.apply(batch...)
 		}
 		l.listed = l.listed || batch[0].Type == delta.Replaced
-		l.tellAll(ctx)
+		l.deliverAll(ctx)
 		done()
 	}
 }
 
-// waitForRoom keeps a source waiting that is far ahead of the handler, until ctx
-// ends: it then reads no more from its connection, as with client-go's queue.
-func (l *loop) waitForRoom(ctx context.Context) {
+// waitForSpace blocks a source that is maxQueued deltas ahead of the handler,
+// until ctx ends. The source then stops reading from its connection, as with
+// client-go's queue.
+func (l *processLoop) waitForSpace(ctx context.Context) {
 	for l.queue.Len() >= maxQueued {
-		popped := l.popped.changed()
+		popped := l.popped.Next()
 		if l.queue.Len() < maxQueued {
 			return
 		}
@@ -242,20 +245,21 @@ func (l *loop) waitForRoom(ctx context.Context) {
 	}
 }
 
-// tellAll tells the handler all there is to tell.
-func (l *loop) tellAll(ctx context.Context) {
-	l.follower.Run(ctx, true, func(e processor.Event[item]) bool {
+// deliverAll calls the handler for all outstanding events.
+func (l *processLoop) deliverAll(ctx context.Context) {
+	l.subscriber.Run(ctx, true, func(e subscriber.Event[item]) bool {
 		deliver(l.handler, e)
 		return true
 	})
-	if l.listed && ctx.Err() == nil && !cache.IsDone(checker{done: l.synced}) {
+	if l.listed && ctx.Err() == nil && !cache.IsDone(doneChecker{done: l.synced}) {
 		close(l.synced)
 	}
 }
 
-// together is how many of the deltas may be applied before the handler is told
-// of them: no two of one object, and lists and resyncs alone.
-func together(deltas []delta.Delta[item]) int {
+// batchLen returns how many of the deltas may be applied before the handler
+// gets their events: no two deltas of one object, and each list and resync
+// alone.
+func batchLen(deltas []delta.Delta[item]) int {
 	if len(deltas) == 1 {
 		return 1
 	}

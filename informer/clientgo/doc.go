@@ -1,19 +1,19 @@
 // Package clientgo is client-go's package tools/cache on the engine of Tidings.
-// It has every name of that package: import it as cache and nothing else has to
-// change.
+// It exports every name of that package: import it as cache, and change nothing
+// else.
 //
 //	import cache "github.com/tidings-io/tidings/informer/clientgo"
 //
-// The constructors of informers, controllers and stores are its own; types,
-// interfaces and helpers are client-go's, so what they return goes wherever
-// client-go's does. [NewSharedIndexInformer] is what controller-runtime's
-// cache.Options.NewInformer takes. Factories for the typed, the dynamic and the
-// metadata client are in the packages beneath, which are named like client-go's.
+// The constructors of informers, controllers and stores are implemented here.
+// Types, interfaces and helpers are aliases of client-go's, so the results can be
+// used wherever client-go's can. [NewSharedIndexInformer] fits controller-runtime's
+// cache.Options.NewInformer. The subpackages have factories for the typed, dynamic
+// and metadata clients, under client-go's package names.
 //
-// What client-go promises is kept: objects, order, tombstones, resyncs, versions
-// and requests. What differs is said at [NewSharedIndexInformerWithOptions] and
-// in docs/migrating.md; in short, readers take no locks, a handler costs no
-// buffers, and a server that does not end its initial events is listed.
+// The package keeps client-go's promises about objects, order, tombstones,
+// resyncs, versions and requests. docs/migrating.md lists the differences. In
+// short: readers take no locks, a handler needs no buffers, and a WatchList
+// stream whose initial events never end is replaced by a list.
 package clientgo
 
 //go:generate go run ./internal/aliases

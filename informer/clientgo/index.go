@@ -13,8 +13,8 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// AddIndexers adds indexes, over what the store holds as well. If one of the
-// names is taken it returns an error and adds none.
+// AddIndexers adds indexes and fills them from the objects in the store. If one
+// of the names is taken, it returns an error and adds none.
 func (s *store) AddIndexers(indexers cache.Indexers) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,12 +39,12 @@ func (s *store) AddIndexers(indexers cache.Indexers) error {
 
 var metaNamespaceIndexFunc = reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 
-// indexFunc makes an index function of the engine of one of client-go's.
+// indexFunc converts an index function of client-go's to one of the engine's.
 func indexFunc(name string, values cache.IndexFunc) indexer.IndexFunc[item] {
 	byNamespace := reflect.ValueOf(values).Pointer() == metaNamespaceIndexFunc
 	return func(out []string, i item) []string {
-		// Nearly every informer has this index, and client-go's function makes a
-		// slice each time it is asked.
+		// Nearly every informer has this index, and client-go's function
+		// allocates a slice on each call.
 		if o, ok := i.held.(metav1.Object); ok && byNamespace {
 			return append(out, o.GetNamespace())
 		}
@@ -63,7 +63,7 @@ func (s *store) GetIndexers() cache.Indexers {
 	return maps.Clone(s.indexers)
 }
 
-// Index returns the objects that have a value of the index in common with obj.
+// Index returns the objects that share a value of the index with obj.
 func (s *store) Index(name string, obj any) ([]any, error) {
 	s.mu.Lock()
 	values := s.indexers[name]
@@ -100,7 +100,7 @@ func (s *store) Index(name string, obj any) ([]any, error) {
 	return out, nil
 }
 
-// ByIndex returns the objects that an index has under value.
+// ByIndex returns the objects that have value in the index.
 func (s *store) ByIndex(name, value string) ([]any, error) {
 	view := s.ix.Pin()
 	defer view.Release()
@@ -111,7 +111,8 @@ func (s *store) ByIndex(name, value string) ([]any, error) {
 	return objects(view.AppendIndexed(out, name, value, "", "")), nil
 }
 
-// IndexKeys returns the keys that an index has under value, in order.
+// IndexKeys returns the keys of the objects that have value in the index, in
+// order.
 func (s *store) IndexKeys(name, value string) ([]string, error) {
 	view := s.ix.Pin()
 	defer view.Release()
@@ -125,7 +126,7 @@ func (s *store) IndexKeys(name, value string) ([]string, error) {
 	return out, nil
 }
 
-// ListIndexFuncValues returns the values that an index has objects under.
+// ListIndexFuncValues returns the values in the index.
 func (s *store) ListIndexFuncValues(name string) []string {
 	view := s.ix.Pin()
 	defer view.Release()

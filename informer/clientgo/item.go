@@ -11,33 +11,33 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// item is what the engine keeps: anything at all, under a key that a KeyFunc made
-// of it. It has no version and no uid of its own, because client-go's stores look
-// at neither: what comes is kept.
+// item is an object in the engine's store, with the key that a KeyFunc made for
+// it. The object can be of any type. The item reports no version and no uid,
+// because client-go's stores look at neither and accept every write.
 //
-// Nearly all objects have namespace/name for a key. They are kept as they are,
-// without one: it is in the store already.
+// Nearly all objects have the key namespace/name. For these the item holds the
+// object alone: the key is already in the store.
 type item struct {
 	held any // an object, or a *keyed
 }
 
-// keyed is an object with a key that it does not tell itself.
+// keyed is an object whose key is not its namespace/name.
 type keyed struct {
 	key string
 	obj any
 }
 
-// itemOf makes an item of an object and its key.
-func itemOf(key string, obj any) item {
+// newItem returns the item of an object and its key.
+func newItem(key string, obj any) item {
 	if o, ok := obj.(metav1.Object); ok && isNamed(o, key) {
 		return item{obj}
 	}
 	return item{&keyed{key, obj}}
 }
 
-// informed makes an item of what an informer is told of, whose key is that of
-// cache.DeletionHandlingMetaNamespaceKeyFunc.
-func informed(obj any) (item, error) {
+// newInformerItem returns the item of an object that an informer received. Its
+// key is that of cache.DeletionHandlingMetaNamespaceKeyFunc.
+func newInformerItem(obj any) (item, error) {
 	if _, ok := obj.(metav1.Object); ok {
 		return item{obj}, nil
 	}
@@ -48,7 +48,8 @@ func informed(obj any) (item, error) {
 	return item{&keyed{key, obj}}, nil
 }
 
-// isNamed says that key is the namespace/name of o, without making it.
+// isNamed reports whether key is the namespace/name of o, without allocating
+// that.
 func isNamed(o metav1.Object, key string) bool {
 	name := key
 	if namespace := o.GetNamespace(); namespace != "" {
@@ -61,7 +62,7 @@ func isNamed(o metav1.Object, key string) bool {
 	return name == o.GetName()
 }
 
-// obj is what was put in.
+// obj returns the object.
 func (i item) obj() any {
 	if k, ok := i.held.(*keyed); ok {
 		return k.obj
@@ -69,8 +70,8 @@ func (i item) obj() any {
 	return i.held
 }
 
-// objects makes of items what was put in, in their place: an item is nothing but
-// one value.
+// objects converts items to their objects in place: an item has the memory
+// layout of an any.
 func objects(items []item) []any {
 	out := unsafe.Slice((*any)(unsafe.Pointer(unsafe.SliceData(items))), len(items))
 	for i := range out {

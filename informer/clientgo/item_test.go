@@ -14,8 +14,8 @@ import (
 	"github.com/tidings-io/tidings/informer/clientgo"
 )
 
-// A store looks at the key alone, whatever the objects are called.
-func TestStoreKeepsWhatHasAnyKey(t *testing.T) {
+// A store uses only the key, whatever the names of the objects are.
+func TestStoreKeepsObjectsWithAnyKey(t *testing.T) {
 	named := func(key string) any {
 		namespace, name, ok := strings.Cut(key, "/")
 		if !ok {
@@ -44,7 +44,7 @@ func TestStoreKeepsWhatHasAnyKey(t *testing.T) {
 		"n": called("n", named("n/")), "n/": called("n/", named("n/x")), "nx": called("nx", named("n/x")), "text": "text", "n/text": "n/text",
 	}
 	ours, theirs := clientgo.NewStore(keyOf), cache.NewStore(keyOf)
-	for round := range 2 { // once to come, once to be there
+	for round := range 2 { // the first adds, the second replaces
 		for key, o := range objects {
 			for _, s := range []cache.Store{ours, theirs} {
 				if err := s.Add(o); err != nil {
@@ -79,7 +79,7 @@ func TestStoreKeepsWhatHasAnyKey(t *testing.T) {
 	}
 }
 
-// Whoever only knows the key of an object deletes it by that.
+// A caller that only knows the key of an object deletes it by a tombstone.
 func TestDeleteByTombstone(t *testing.T) {
 	s := clientgo.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}

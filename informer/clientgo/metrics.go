@@ -5,25 +5,25 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tidings-io/tidings/informer/clientgo/internal/adopt"
+	"github.com/tidings-io/tidings/informer/clientgo/internal/unexported"
 )
 
-// metrics are what client-go's queue reports of itself (informer_metrics.go):
-// how much waits and how long taking it in takes.
+// metrics are those that client-go's queue reports (informer_metrics.go): the
+// number of queued deltas and the time to process them.
 type metrics struct {
 	id      cache.InformerNameAndResource
-	queued  cache.GaugeMetric // nil: nobody looks
+	queued  cache.GaugeMetric // nil if not reported
 	latency cache.HistogramMetric
 }
 
 func newMetrics(id cache.InformerNameAndResource, provider cache.InformerMetricsProvider) metrics {
 	m := metrics{id: id}
-	m.queued, m.latency = adopt.QueueMetrics(id, provider)
+	m.queued, m.latency = unexported.QueueMetrics(id, provider)
 	return m
 }
 
-// batch notes that n deltas are taken in; the function it returns, that they
-// have been.
+// batch records that processing of n deltas begins. The function it returns
+// records the end.
 func (m metrics) batch(n int) func() {
 	if m.queued == nil {
 		return func() {}
@@ -36,7 +36,8 @@ func (m metrics) batch(n int) func() {
 	}
 }
 
-// storeMetrics are the options of a store that counts, none if nobody looks.
+// storeMetrics returns the options of a store that reports metrics, or none
+// without an identity to report them under.
 func storeMetrics(id cache.InformerNameAndResource, provider cache.InformerMetricsProvider) []cache.StoreOption {
 	if !id.Reserved() {
 		return nil

@@ -19,37 +19,37 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// flaky is an API server of pods behind a cache.ListerWatcher. It keeps to the
-// protocol and goes wrong in the ways that the protocol knows.
+// flakyServer is an API server of pods behind a cache.ListerWatcher. It follows
+// the protocol and fails in the ways that the protocol allows.
 //
-// Versions are multiples of ten and the number of times that the server has been
-// restored from a backup: that way no version ever means two states.
-type flaky struct {
-	noWatchList bool // the client does not know WatchList
-	noCache     bool // lists of version 0 come in pages too
-	pageSize    int  // 0: all at once
+// A version is a multiple of ten plus the number of times that the server has
+// been restored from a backup, so no version ever means two states.
+type flakyServer struct {
+	noWatchList bool // the client does not support WatchList
+	noCache     bool // lists of version 0 are paginated too
+	pageSize    int  // 0 means no pages
 
 	mu        sync.Mutex
 	version   int64
 	pods      map[string]*corev1.Pod
-	history   []change // since compacted
-	compacted int64    // a watch cannot begin before this version
+	history   []change // since the last compaction
+	compacted int64    // the oldest version that a watch can start at
 	uids      int
-	truth     [][]moment // since the beginning, for each time it was restored
-	snapshots []snapshot // of this life, for lists that are not the newest
-	streams   []*stream  // open
-	faults    []*fault   // of the requests to come
-	instant   time.Time  // of the last request
-	hail      int        // requests at that instant
+	truth     [][]versionedState // all states, by epoch: a restore begins a new one
+	snapshots []snapshot         // of this epoch, for stale lists
+	streams   []*stream          // open
+	faults    []*fault           // of the next requests
+	instant   time.Time          // of the last request
+	burst     int                // requests at that instant
 }
 
-// moment is the state of the server from a version on.
-type moment struct {
+// versionedState is the state of the server from a version on.
+type versionedState struct {
 	version int64
 	state   state
 }
 
-// state is identities by key.
+// state has identities by key.
 type state map[string]string
 
 type snapshot struct {
@@ -62,8 +62,8 @@ type change struct {
 	event   watch.Event
 }
 
-func newFlaky() *flaky {
-	s := &flaky{version: 10, pods: map[string]*corev1.Pod{}, truth: [][]moment{nil}}
+func newFlakyServer() *flakyServer {
+	s := &flakyServer{version: 10, pods: map[string]*corev1.Pod{}, truth: [][]versionedState{nil}}
 	s.record()
 	return s
 }
@@ -77,67 +77,67 @@ func number(version string) int64 {
 	return n
 }
 
-// record notes the state at the present version, under the lock.
-func (s *flaky) record() {
+// record records the state at the current version. The caller holds the lock.
+func (s *flakyServer) record() {
 	now, at := state{}, snapshot{version: s.version}
 	for _, k := range slices.Sorted(maps.Keys(s.pods)) {
 		now[k] = identity(s.pods[k])
 		at.pods = append(at.pods, s.pods[k])
 	}
-	life := &s.truth[len(s.truth)-1]
-	*life = append(*life, moment{s.version, now})
+	epoch := &s.truth[len(s.truth)-1]
+	*epoch = append(*epoch, versionedState{s.version, now})
 	s.snapshots = append(s.snapshots, at)
 }
 
-// at is the state of the server at a version.
-func (s *flaky) at(version int64) state {
+// at returns the state of the server at a version.
+func (s *flakyServer) at(version int64) state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	life := s.truth[version%10]
-	i, found := slices.BinarySearchFunc(life, version, func(m moment, v int64) int { return cmp.Compare(m.version, v) })
+	epoch := s.truth[version%10]
+	i, found := slices.BinarySearchFunc(epoch, version, func(m versionedState, v int64) int { return cmp.Compare(m.version, v) })
 	if !found {
 		i--
 	}
-	return life[max(i, 0)].state
+	return epoch[max(i, 0)].state
 }
 
-// newest is the state of the server now.
-func (s *flaky) newest() state {
+// newest returns the current state of the server.
+func (s *flakyServer) newest() state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	life := s.truth[len(s.truth)-1]
-	return life[len(life)-1].state
+	epoch := s.truth[len(s.truth)-1]
+	return epoch[len(epoch)-1].state
 }
 
-// lives is how often the server has been restored, and one.
-func (s *flaky) lives() int {
+// epochs returns how often the server has been restored, plus one.
+func (s *flakyServer) epochs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.truth)
 }
 
-// was says whether the server has ever been in a state.
-func (s *flaky) was(in state) bool {
+// was reports whether the server ever had a state.
+func (s *flakyServer) was(in state) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.truth, func(life []moment) bool {
-		return slices.ContainsFunc(life, func(m moment) bool { return maps.Equal(m.state, in) })
+	return slices.ContainsFunc(s.truth, func(epoch []versionedState) bool {
+		return slices.ContainsFunc(epoch, func(m versionedState) bool { return maps.Equal(m.state, in) })
 	})
 }
 
-// write creates a pod or changes it to a new look; without one it deletes it.
-func (s *flaky) write(k, look string) {
+// write creates a pod or changes its color; without a color it deletes the pod.
+func (s *flakyServer) write(k, color string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version += 10
 	had, e := s.pods[k], watch.Event{}
 	namespace, name, _ := strings.Cut(k, "/")
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"look": look}, ResourceVersion: fmt.Sprint(s.version)}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"color": color}, ResourceVersion: fmt.Sprint(s.version)}}
 	switch {
 	case had == nil:
 		s.uids++
 		e.Type, p.UID = watch.Added, types.UID(fmt.Sprint("uid", s.uids))
-	case look != "":
+	case color != "":
 		e.Type, p.UID = watch.Modified, had.UID
 	default:
 		e.Type, p.UID, p.Labels = watch.Deleted, had.UID, had.Labels
@@ -153,15 +153,15 @@ func (s *flaky) write(k, look string) {
 	}
 }
 
-// has says whether there is a pod.
-func (s *flaky) has(k string) bool {
+// has reports whether a pod exists.
+func (s *flakyServer) has(k string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pods[k] != nil
 }
 
-// elsewhere moves the version on without a change of a pod.
-func (s *flaky) elsewhere(bookmark bool) {
+// advance increases the version without a change of a pod.
+func (s *flakyServer) advance(bookmark bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version += 10
@@ -175,36 +175,36 @@ func (s *flaky) elsewhere(bookmark bool) {
 	}
 }
 
-// compact forgets the history: who watches from before must list.
-func (s *flaky) compact() {
+// compact drops the history: a watch from before needs a list.
+func (s *flakyServer) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history, s.compacted = nil, s.version
 }
 
-// restore goes back to an earlier state, as from a backup. Versions that have
-// been given away since are not known any more.
-func (s *flaky) restore(back int) {
+// restore goes back to an earlier state, as from a backup. Versions assigned
+// since are unknown.
+func (s *flakyServer) restore(back int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.streams) > 0 {
 		s.streams[0].end(nil)
 	}
 	to := s.snapshots[max(len(s.snapshots)-1-back, 0)]
-	life := s.truth[len(s.truth)-1]
-	life = life[:slices.IndexFunc(life, func(m moment) bool { return m.version == to.version })+1]
+	epoch := s.truth[len(s.truth)-1]
+	epoch = epoch[:slices.IndexFunc(epoch, func(m versionedState) bool { return m.version == to.version })+1]
 	s.pods = map[string]*corev1.Pod{}
 	for _, p := range to.pods {
 		s.pods[key(p)] = p
 	}
-	s.truth = append(s.truth, slices.Clone(life))
+	s.truth = append(s.truth, slices.Clone(epoch))
 	s.version = to.version - to.version%10 + 10 + int64(len(s.truth)-1)
 	s.history, s.snapshots, s.compacted = nil, nil, s.version
 	s.record()
 }
 
 // drop ends all streams, with a status or without.
-func (s *flaky) drop(status *apierrors.StatusError) {
+func (s *flakyServer) drop(status *apierrors.StatusError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.streams) > 0 {
@@ -212,29 +212,29 @@ func (s *flaky) drop(status *apierrors.StatusError) {
 	}
 }
 
-func (s *flaky) mend() {
+func (s *flakyServer) clearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-func (s *flaky) fault(f *fault) {
+func (s *flakyServer) fault(f *fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, f)
 }
 
-// hailed is how many requests came at one instant last.
-func (s *flaky) hailed() int {
+// requestBurst returns the number of requests at the last instant.
+func (s *flakyServer) requestBurst() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hail
+	return s.burst
 }
 
-// receive takes a request and finds out what is to become of it. Too many at one
-// instant are the client's fault, and are slowed down so that the test comes to
-// say so.
-func (s *flaky) receive(ctx context.Context, verb string) (*fault, error) {
+// receive returns the fault of a request. More than 60 requests at one instant
+// are the client's failure; they are delayed so that the test gets to report
+// it.
+func (s *flakyServer) receive(ctx context.Context, verb string) (*fault, error) {
 	s.mu.Lock()
 	out := &fault{after: -1}
 	for i, f := range s.faults {
@@ -248,10 +248,10 @@ func (s *flaky) receive(ctx context.Context, verb string) (*fault, error) {
 		}
 	}
 	if now := time.Now(); now != s.instant {
-		s.instant, s.hail = now, 0
+		s.instant, s.burst = now, 0
 	}
 	delay := out.delay
-	if s.hail++; s.hail > 60 {
+	if s.burst++; s.burst > 60 {
 		delay = time.Minute
 	}
 	s.mu.Unlock()
@@ -265,13 +265,13 @@ func (s *flaky) receive(ctx context.Context, verb string) (*fault, error) {
 	return out, out.err
 }
 
-func (s *flaky) IsWatchListSemanticsUnSupported() bool { return s.noWatchList }
+func (s *flakyServer) IsWatchListSemanticsUnSupported() bool { return s.noWatchList }
 
-func (s *flaky) List(metav1.ListOptions) (runtime.Object, error) { panic("there is a context") }
+func (s *flakyServer) List(metav1.ListOptions) (runtime.Object, error) { panic("there is a context") }
 
-func (s *flaky) Watch(metav1.ListOptions) (watch.Interface, error) { panic("there is a context") }
+func (s *flakyServer) Watch(metav1.ListOptions) (watch.Interface, error) { panic("there is a context") }
 
-func (s *flaky) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (s *flakyServer) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f, err := s.receive(ctx, "list")
 	if err != nil {
 		return nil, err
@@ -311,13 +311,13 @@ func (s *flaky) ListWithContext(ctx context.Context, opts metav1.ListOptions) (r
 	return list, nil
 }
 
-func (s *flaky) tooLarge() error {
+func (s *flakyServer) tooLarge() error {
 	err := apierrors.NewTimeoutError("Too large resource version", 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 	return err
 }
 
-func (s *flaky) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (s *flakyServer) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	verb := "watch"
 	if opts.SendInitialEvents != nil {
 		verb = "watchlist"

@@ -15,27 +15,27 @@ import (
 	"github.com/tidings-io/tidings/informer"
 )
 
-// The steps of a history: what happens on the server.
+// Steps of a history: changes of the server.
 
 func (m *machine) write(t *rapid.T) {
 	for range rapid.IntRange(1, 6).Draw(t, "writes") {
 		k := rapid.SampledFrom([]string{"a/", "b/"}).Draw(t, "namespace") + rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "name")
-		look := rapid.SampledFrom(colours).Draw(t, "look")
+		color := rapid.SampledFrom(colors).Draw(t, "color")
 		if m.server.has(k) {
 			switch rapid.SampledFrom([]string{"update", "update", "delete", "recreate"}).Draw(t, "how") {
 			case "delete":
-				look = ""
+				color = ""
 			case "recreate":
 				m.server.write(k, "")
 			}
 		}
-		m.server.write(k, look)
+		m.server.write(k, color)
 	}
 }
 
-// elsewhere moves the server's version without a change of a pod.
-func (m *machine) elsewhere(t *rapid.T) {
-	m.server.elsewhere(rapid.Bool().Draw(t, "bookmark"))
+// advance increases the server's version without a change of a pod.
+func (m *machine) advance(t *rapid.T) {
+	m.server.advance(rapid.Bool().Draw(t, "bookmark"))
 }
 
 func (m *machine) sleep(t *rapid.T) {
@@ -45,17 +45,17 @@ func (m *machine) sleep(t *rapid.T) {
 func (m *machine) compact(*rapid.T) { m.server.compact() }
 
 func (m *machine) restore(t *rapid.T) {
-	if m.server.lives() > 8 {
+	if m.server.epochs() > 8 {
 		t.Skip("it has been restored often enough")
 	}
 	m.server.restore(rapid.IntRange(0, 5).Draw(t, "writes back"))
 }
 
 func (m *machine) drop(t *rapid.T) {
-	m.server.drop(rapid.SampledFrom(lastWords).Draw(t, "with"))
+	m.server.drop(rapid.SampledFrom(closingStatuses).Draw(t, "with"))
 }
 
-// fault makes some of the next requests go wrong.
+// fault makes some of the next requests fail.
 func (m *machine) fault(t *rapid.T) {
 	f := &fault{after: -1, times: rapid.SampledFrom([]int{1, 2, 3, -1}).Draw(t, "times")}
 	f.verb = rapid.SampledFrom([]string{"list", "watch", "watchlist"}).Draw(t, "verb")
@@ -72,7 +72,7 @@ func (m *machine) fault(t *rapid.T) {
 		f.stale = rapid.IntRange(1, 5).Draw(t, "writes")
 	case "ends":
 		f.after = rapid.IntRange(0, 4).Draw(t, "after")
-		f.status = rapid.SampledFrom(lastWords).Draw(t, "with")
+		f.status = rapid.SampledFrom(closingStatuses).Draw(t, "with")
 	case "twice":
 		f.twice = true
 	case "silent":
@@ -87,11 +87,11 @@ func (m *machine) fault(t *rapid.T) {
 	m.server.fault(f)
 }
 
-func (m *machine) mend(*rapid.T) { m.server.mend() }
+func (m *machine) clearFaults(*rapid.T) { m.server.clearFaults() }
 
-// trouble is much at once: the watch is lost, and when another is asked for the
-// server has changed, may have forgotten, and does not behave.
-func (m *machine) trouble(t *rapid.T) {
+// disrupt combines failures: the watch breaks, and before the next one the
+// server changes, may be compacted, and gets faults.
+func (m *machine) disrupt(t *rapid.T) {
 	for range rapid.IntRange(0, 2).Draw(t, "faults") {
 		m.fault(t)
 	}
@@ -104,57 +104,57 @@ func (m *machine) trouble(t *rapid.T) {
 	m.write(t)
 }
 
-// What is done to the informer.
+// Steps of a history: calls to the informer.
 
-// handler adds a handler, which may be late.
+// handler adds a handler, possibly after the initial list.
 func (m *machine) handler(t *rapid.T) {
 	m.serial++
-	w := &witness{ours: m.ours, server: m.server, name: fmt.Sprint("handler ", m.serial), known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
+	h := &modelHandler{ours: m.ours, server: m.server, name: fmt.Sprint("handler ", m.serial), known: map[string]*corev1.Pod{}, wantResyncs: m.resync > 0}
 	logger := klog.Logger{}
 	opts := cache.HandlerOptions{Logger: &logger}
 	if rapid.Bool().Draw(t, "period of its own") {
 		period := rapid.SampledFrom([]time.Duration{0, 2 * time.Minute, 10 * time.Minute}).Draw(t, "period")
 		opts.ResyncPeriod = &period
-		w.resyncs = m.resync > 0 && period > 0
+		h.wantResyncs = m.resync > 0 && period > 0
 	}
 	if rapid.IntRange(0, 3).Draw(t, "stuck") == 0 {
-		w.block()
+		h.block()
 	}
 	synctest.Wait()
 	if m.control.HasSynced() {
-		w.begin = m.holds()
+		h.initialStore = m.storeState()
 	}
-	reg, err := m.inf.AddEventHandlerWithOptions(w, opts)
+	reg, err := m.inf.AddEventHandlerWithOptions(h, opts)
 	check(t, err)
-	w.mu.Lock()
-	w.registration, w.synced = reg, reg.HasSynced
-	w.mu.Unlock()
-	m.handled = append(m.handled, w)
+	h.mu.Lock()
+	h.registration, h.synced = reg, reg.HasSynced
+	h.mu.Unlock()
+	m.handled = append(m.handled, h)
 }
 
-// leave removes a handler, and may wait until it has returned.
+// leave removes a handler and may wait for it to return.
 func (m *machine) leave(t *rapid.T) {
-	w := m.pick(t)
+	h := m.pick(t)
 	if rapid.Bool().Draw(t, "wait") {
-		w.unblock()
-		check(t, cache.ShutDownEventHandler(m.inf, w.registration))
-		if w.busy() {
-			t.Fatalf("%s has been shut down and has not returned", w.name)
+		h.unblock()
+		check(t, cache.ShutDownEventHandler(m.inf, h.registration))
+		if h.busy() {
+			t.Fatalf("%s has been shut down and has not returned", h.name)
 		}
 	} else {
-		check(t, m.inf.RemoveEventHandler(w.registration))
+		check(t, m.inf.RemoveEventHandler(h.registration))
 	}
-	w.leave()
-	w.unblock()
+	h.markRemoved()
+	h.unblock()
 	m.write(t)
 	synctest.Wait()
-	if wrong := w.verdict(); wrong != "" {
+	if wrong := h.failure(); wrong != "" {
 		t.Fatal(wrong)
 	}
-	m.handled = slices.DeleteFunc(m.handled, func(have *witness) bool { return have == w })
+	m.handled = slices.DeleteFunc(m.handled, func(have *modelHandler) bool { return have == h })
 }
 
-// index adds an index to a store that may hold something.
+// index adds an index to a store that may have objects.
 func (m *machine) index(t *rapid.T) {
 	if len(m.indexes) == len(indexers) {
 		t.Skip("it has them all")
@@ -167,82 +167,82 @@ func (m *machine) index(t *rapid.T) {
 	}
 }
 
-func (m *machine) pick(t *rapid.T) *witness {
+func (m *machine) pick(t *rapid.T) *modelHandler {
 	if len(m.handled) == 0 {
-		t.Skip("nobody follows")
+		t.Skip("there are no handlers")
 	}
-	return m.handled[rapid.IntRange(0, len(m.handled)-1).Draw(t, "who")]
+	return m.handled[rapid.IntRange(0, len(m.handled)-1).Draw(t, "handler")]
 }
 
 func (m *machine) block(t *rapid.T) { m.pick(t).block() }
 
 func (m *machine) unblock(*rapid.T) {
-	for _, w := range m.handled {
-		w.unblock()
+	for _, h := range m.handled {
+		h.unblock()
 	}
 }
 
-// settle mends everything and waits until all is as it ought to be.
+// settle clears all faults and waits until everything is as it should be.
 func (m *machine) settle(t *rapid.T) {
-	m.mend(t)
+	m.clearFaults(t)
 	m.unblock(t)
 	if !m.running() {
 		m.start(t)
 	}
-	// A stream that brings nothing may last ten minutes yet.
+	// A silent stream may last ten more minutes.
 	time.Sleep(12 * time.Minute)
 	synctest.Wait()
 	want := m.server.newest()
-	if have := m.holds(); !maps.Equal(have, want) || !m.control.HasSynced() {
+	if have := m.storeState(); !maps.Equal(have, want) || !m.control.HasSynced() {
 		t.Fatalf("the store holds %v, the server %v; synced: %t", have, want, m.control.HasSynced())
 	}
 	if m.ours && m.status().Phase != informer.Watching {
 		t.Fatalf("all is well and the status is %+v", m.status())
 	}
-	before := map[*witness]int{}
-	for _, w := range m.handled {
-		if got := w.knows(); !maps.Equal(got, want) || !w.synced() {
-			t.Fatalf("%s knows %v, synced %t; the server has %v", w.name, got, w.synced(), want)
+	before := map[*modelHandler]int{}
+	for _, h := range m.handled {
+		if got := h.state(); !maps.Equal(got, want) || !h.synced() {
+			t.Fatalf("%s knows %v, synced %t; the server has %v", h.name, got, h.synced(), want)
 		}
-		before[w] = w.resynced()
+		before[h] = h.resyncCount()
 	}
 	time.Sleep(25 * time.Minute) // twice the longest resync period
 	synctest.Wait()
-	for _, w := range m.handled {
-		if told := w.resynced() > before[w]; told != (w.resyncs && len(want) > 0) {
-			t.Fatalf("%s has been told again of what there is: %t", w.name, told)
+	for _, h := range m.handled {
+		if delivered := h.resyncCount() > before[h]; delivered != (h.wantResyncs && len(want) > 0) {
+			t.Fatalf("%s got a resync: %t", h.name, delivered)
 		}
 	}
 }
 
-// end stops the informer, and sees that nothing happens any more.
+// end stops the informer and checks that nothing happens afterwards.
 func (m *machine) end(t *rapid.T) {
 	for range rapid.IntRange(0, 3).Draw(t, "last steps") {
-		m.trouble(t)
+		m.disrupt(t)
 	}
-	for _, w := range m.handled {
-		w.unblock()
+	for _, h := range m.handled {
+		h.unblock()
 	}
 	m.halt()
-	have := m.holds()
-	for _, w := range m.handled {
-		w.leave()
+	have := m.storeState()
+	for _, h := range m.handled {
+		h.markRemoved()
 	}
 	m.write(t)
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	if got := m.holds(); !maps.Equal(got, have) {
+	if got := m.storeState(); !maps.Equal(got, have) {
 		t.Fatalf("it has stopped and the store has changed from %v to %v", have, got)
 	}
-	for _, w := range m.handled {
-		if wrong := w.verdict(); wrong != "" {
+	for _, h := range m.handled {
+		if wrong := h.failure(); wrong != "" {
 			t.Fatal(wrong)
 		}
 	}
 	if m.inf == nil {
 		return
 	}
-	if _, err := m.inf.AddEventHandler(&witness{}); err == nil || !m.inf.IsStopped() {
+	if _, err := m.inf.AddEventHandler(&modelHandler{}); err == nil || !m.inf.IsStopped() {
 		t.Fatal("it has stopped and takes handlers")
 	}
 }

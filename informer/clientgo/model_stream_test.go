@@ -16,28 +16,29 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// fault is what becomes of a request.
+// fault is how a request fails.
 type fault struct {
 	verb  string // list, watch, watchlist
-	times int    // -1: until it is mended
+	times int    // -1: until cleared
 	delay time.Duration
-	err   error // instead of an answer
-	stale int   // a list is so many writes old, if it may be
+	err   error // instead of a response
+	stale int   // how many writes a list is behind, if it may be
 
-	after       int                    // events, and the stream ends; -1: it does not
-	status      *apierrors.StatusError // as the last thing said; nil: nothing is
-	silent      bool                   // nothing comes until the stream times out
-	twice       bool                   // every event comes twice
+	after       int                    // the stream ends after so many events; -1: it does not
+	status      *apierrors.StatusError // the last event; nil for none
+	silent      bool                   // no events until the stream times out
+	twice       bool                   // every event is sent twice
 	noBookmarks bool
-	noEnd       bool          // of the initial events
-	late        time.Duration // is the end of the initial events; changes come before it
+	noEnd       bool          // no end of the initial events
+	late        time.Duration // delay of the end of the initial events, with changes before it
 }
 
 func (f *fault) String() string { return fmt.Sprintf("%+v", *f) }
 
-// stream is one watch. All but Stop is called under the server's lock.
+// stream is one watch. All methods but Stop are called with the server's lock
+// held.
 type stream struct {
-	server  *flaky
+	server  *flakyServer
 	fault   *fault
 	events  chan watch.Event
 	timer   *time.Timer
@@ -115,7 +116,7 @@ func (st *stream) sendInitial(pods []*corev1.Pod) {
 	}
 }
 
-// What a request may be answered with instead, and a stream end with.
+// Errors of requests and last events of streams.
 var (
 	refusals = []error{
 		apierrors.NewResourceExpired("too old"), apierrors.NewTooManyRequests("busy", 2), apierrors.NewInternalError(errors.New("oops")),
@@ -123,7 +124,7 @@ var (
 		apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no")),
 		&url.Error{Op: "Get", URL: "https://server", Err: syscall.ECONNREFUSED}, io.ErrUnexpectedEOF,
 	}
-	lastWords = []*apierrors.StatusError{
+	closingStatuses = []*apierrors.StatusError{
 		nil, apierrors.NewResourceExpired("too old"), apierrors.NewTooManyRequests("busy", 2), apierrors.NewInternalError(errors.New("oops")),
 		apierrors.NewTimeoutError("too slow", 1),
 	}

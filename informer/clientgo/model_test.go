@@ -19,31 +19,33 @@ import (
 )
 
 // TestModel runs random histories of the shared informer and of the controller
-// with one handler: pods come, change, go and come again; the source fails in
-// every way that the protocol knows; handlers come and go and are slow.
+// with one handler: pods are created, changed, deleted and recreated; the
+// source fails in every way the protocol allows; handlers are added, removed
+// and slow.
 //
-// It does so on client-go's and on ours, so that the model itself is tried. The
-// last four promises in this list are ours alone.
+// It runs them on client-go's implementation too, to test the model itself. The
+// last four conditions of this list hold for Tidings only.
 //
-// At every step, whatever has gone wrong:
-//   - the store is the state the server had at LastSyncResourceVersion, which
-//     goes back only if the server did;
-//   - indexes, keys and single objects agree with the list;
-//   - each event that a handler is told fits the state that it has been told of
-//     so far, and what it is told as old is what it was told last;
-//   - a handler that is not held up knows the state of the store;
-//   - the initial list is a state the server had, or for a late handler the
-//     store's, and it has been told when the informer, and the handler, say that
-//     they have synced, and not before;
-//   - a handler that is removed is told nothing more;
-//   - resyncs are told to those who asked for them;
-//   - the status says how many objects there are and that nobody is behind;
-//   - objects, keys and what an index finds are in the order of the keys;
-//   - everything has been transformed once;
-//   - no failure is followed by a hail of requests.
+// At every step, whatever has failed:
 //
-// Once what is wrong has been mended, all have the state of the server. When all
-// is stopped, nothing runs.
+//   - The store is the state that the server had at LastSyncResourceVersion,
+//     which decreases only if the server was restored.
+//   - Indexes, keys and single objects agree with the list.
+//   - Each event of a handler fits the state that its earlier events led to,
+//     and its old object is the last one the handler got.
+//   - A handler that is not blocked has the state of the store.
+//   - The initial list is a state that the server had, or for a late handler
+//     that of the store. It has been delivered when the informer and the
+//     handler report that they have synced, and not before.
+//   - A removed handler gets no events.
+//   - Resyncs go to the handlers that asked for them.
+//   - The status has the right number of objects and no lag.
+//   - Objects, keys and the results of indexes are ordered by key.
+//   - Every object has been transformed once.
+//   - No failure leads to a burst of requests.
+//
+// After the faults are cleared, all have the state of the server. After the
+// stop, no goroutine runs.
 func TestModel(t *testing.T) {
 	for _, k := range kinds {
 		for name, history := range map[string]func(*rapid.T, kind){"shared": sharedHistory, "controller": controllerHistory} {
@@ -59,8 +61,8 @@ func TestModel(t *testing.T) {
 // machine is a history in progress.
 type machine struct {
 	ours    bool
-	server  *flaky
-	inf     cache.SharedIndexInformer // nil: it is a controller
+	server  *flakyServer
+	inf     cache.SharedIndexInformer // nil for a controller
 	store   cache.Indexer
 	control interface {
 		RunWithContext(context.Context)
@@ -68,35 +70,35 @@ type machine struct {
 		HasSyncedChecker() cache.DoneChecker
 		LastSyncResourceVersion() string
 	}
-	resync  time.Duration // of handlers that do not say; 0: there are no resyncs at all
+	resync  time.Duration // the default of handlers; 0 means no resyncs at all
 	stop    context.CancelFunc
-	done    chan struct{} // nil until it runs; closed when it has ended
-	handled []*witness
+	done    chan struct{} // nil until started; closed at the end
+	handled []*modelHandler
 	indexes []string
 	version int64
 	serial  int
 }
 
-// colours are what pods look like, and what they are indexed by.
-var colours = []string{"red", "green", "blue"}
+// colors are the labels of pods, which are indexed.
+var colors = []string{"red", "green", "blue"}
 
 var indexers = cache.Indexers{
-	"look": func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["look"]}, nil },
+	"color": func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Labels["color"]}, nil },
 	"many": func(obj any) ([]string, error) {
 		p := obj.(*corev1.Pod)
-		return []string{p.Namespace, p.Labels["look"], p.Namespace}, nil // one twice
+		return []string{p.Namespace, p.Labels["color"], p.Namespace}, nil // one twice
 	},
 	"some": func(obj any) ([]string, error) {
-		if p := obj.(*corev1.Pod); p.Labels["look"] == "red" {
+		if p := obj.(*corev1.Pod); p.Labels["color"] == "red" {
 			return []string{p.Name}, nil
 		}
 		return nil, nil
 	},
 }
 
-// newMachine draws a server and what the informer of it is made with.
+// newMachine draws the server and the options of the informer.
 func newMachine(t *rapid.T, k kind) *machine {
-	m := &machine{ours: k.name == "tidings", server: newFlaky(), indexes: []string{"look"}}
+	m := &machine{ours: k.name == "tidings", server: newFlakyServer(), indexes: []string{"color"}}
 	m.server.noWatchList = rapid.Bool().Draw(t, "no WatchList")
 	m.server.noCache = rapid.Bool().Draw(t, "no watch cache")
 	m.server.pageSize = rapid.IntRange(0, 2).Draw(t, "page size")
@@ -106,7 +108,7 @@ func newMachine(t *rapid.T, k kind) *machine {
 	return m
 }
 
-// mark is a transform: everything that is seen must have gone through it once.
+// mark is a transform. Every visible object must have gone through it once.
 func mark(obj any) (any, error) {
 	p := obj.(*corev1.Pod)
 	p.Annotations = map[string]string{"marks": p.Annotations["marks"] + "x"}
@@ -115,32 +117,32 @@ func mark(obj any) (any, error) {
 
 func sharedHistory(t *rapid.T, k kind) {
 	m := newMachine(t, k)
-	m.inf = k.shared(m.server, &corev1.Pod{}, cache.SharedIndexInformerOptions{ResyncPeriod: m.resync, Indexers: cache.Indexers{"look": indexers["look"]}})
+	m.inf = k.shared(m.server, &corev1.Pod{}, cache.SharedIndexInformerOptions{ResyncPeriod: m.resync, Indexers: cache.Indexers{"color": indexers["color"]}})
 	m.store, m.control = m.inf.GetIndexer(), m.inf
 	check(t, m.inf.SetTransform(mark))
-	m.play(t, map[string]func(*rapid.T){
+	m.run(t, map[string]func(*rapid.T){
 		"run": m.start, "handler": m.handler, "handler ": m.handler, "leave": m.leave, "index": m.index,
 	})
 }
 
 func controllerHistory(t *rapid.T, k kind) {
 	m := newMachine(t, k)
-	w := &witness{ours: m.ours, server: m.server, name: "the handler", known: map[string]*corev1.Pod{}, resyncs: m.resync > 0}
+	h := &modelHandler{ours: m.ours, server: m.server, name: "the handler", known: map[string]*corev1.Pod{}, wantResyncs: m.resync > 0}
 	store, control := k.single(cache.InformerOptions{
-		ListerWatcher: m.server, ObjectType: &corev1.Pod{}, Handler: w, ResyncPeriod: m.resync,
-		Indexers: cache.Indexers{"look": indexers["look"]}, Transform: mark,
+		ListerWatcher: m.server, ObjectType: &corev1.Pod{}, Handler: h, ResyncPeriod: m.resync,
+		Indexers: cache.Indexers{"color": indexers["color"]}, Transform: mark,
 	})
 	m.store, m.control = store.(cache.Indexer), control
-	w.synced, w.store = control.HasSynced, m.store
-	m.handled = append(m.handled, w)
-	m.play(t, map[string]func(*rapid.T){"run": m.start})
+	h.synced, h.store = control.HasSynced, m.store
+	m.handled = append(m.handled, h)
+	m.run(t, map[string]func(*rapid.T){"run": m.start})
 }
 
-// play takes steps at random until rapid has had enough.
-func (m *machine) play(t *rapid.T, more map[string]func(*rapid.T)) {
+// run takes random steps until rapid has had enough.
+func (m *machine) run(t *rapid.T, more map[string]func(*rapid.T)) {
 	defer func() {
-		for _, w := range m.handled {
-			w.unblock()
+		for _, h := range m.handled {
+			h.unblock()
 		}
 		m.halt()
 	}()
@@ -151,11 +153,11 @@ func (m *machine) play(t *rapid.T, more map[string]func(*rapid.T)) {
 		m.start(t)
 	}
 	steps := map[string]func(*rapid.T){
-		"write": m.write, "elsewhere": m.elsewhere, "time": m.sleep, "compact": m.compact, "restore": m.restore,
-		"drop": m.drop, "fault": m.fault, "mend": m.mend, "trouble": m.trouble, "settle": m.settle,
+		"write": m.write, "advance": m.advance, "time": m.sleep, "compact": m.compact, "restore": m.restore,
+		"drop": m.drop, "fault": m.fault, "clear faults": m.clearFaults, "disrupt": m.disrupt, "settle": m.settle,
 		"block": m.block, "unblock": m.unblock,
-		// Most of what happens is this.
-		"write ": m.write, "time ": m.sleep, "trouble ": m.trouble, "trouble  ": m.trouble,
+		// The most frequent steps.
+		"write ": m.write, "time ": m.sleep, "disrupt ": m.disrupt, "disrupt  ": m.disrupt,
 		"": m.check,
 	}
 	maps.Copy(steps, more)
@@ -195,8 +197,8 @@ func (m *machine) halt() {
 	}
 }
 
-// holds is the state of the store.
-func (m *machine) holds() state {
+// storeState returns the state of the store.
+func (m *machine) storeState() state {
 	s := state{}
 	for _, o := range m.store.List() {
 		s[key(o.(*corev1.Pod))] = identity(o.(*corev1.Pod))
@@ -204,14 +206,14 @@ func (m *machine) holds() state {
 	return s
 }
 
-// check is what holds at every step.
+// check checks the conditions that hold at every step.
 func (m *machine) check(t *rapid.T) {
 	synctest.Wait()
-	if hail := m.server.hailed(); m.ours && hail > 60 {
-		t.Fatalf("%d requests at one instant", hail)
+	if burst := m.server.requestBurst(); m.ours && burst > 60 {
+		t.Fatalf("%d requests at one instant", burst)
 	}
-	held := slices.ContainsFunc(m.handled, func(w *witness) bool { return !w.awake() })
-	have := m.holds()
+	held := slices.ContainsFunc(m.handled, func(h *modelHandler) bool { return h.blocked() })
+	have := m.storeState()
 	version := number(m.control.LastSyncResourceVersion())
 	if version < m.version && version%10 == m.version%10 {
 		t.Fatalf("it went back from %d to %d", m.version, version)
@@ -235,18 +237,18 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("it holds %v and says %+v", have, s)
 		}
 	}
-	for _, w := range m.handled {
-		if wrong := w.verdict(); wrong != "" {
+	for _, h := range m.handled {
+		if wrong := h.failure(); wrong != "" {
 			t.Fatal(wrong)
 		}
-		if !m.running() || !w.awake() {
+		if !m.running() || h.blocked() {
 			continue
 		}
-		if got := w.knows(); !maps.Equal(got, have) {
-			t.Fatalf("%s knows %v, the store holds %v", w.name, got, have)
+		if got := h.state(); !maps.Equal(got, have) {
+			t.Fatalf("%s knows %v, the store holds %v", h.name, got, have)
 		}
-		if w.synced() != m.control.HasSynced() {
-			t.Fatalf("%s has synced: %t, the informer: %t", w.name, w.synced(), m.control.HasSynced())
+		if h.synced() != m.control.HasSynced() {
+			t.Fatalf("%s has synced: %t, the informer: %t", h.name, h.synced(), m.control.HasSynced())
 		}
 	}
 }
@@ -256,7 +258,8 @@ func (m *machine) status() informer.Status {
 	return state.Status()
 }
 
-// checkIndexes compares whatever the store can be asked with a scan of its list.
+// checkIndexes compares the results of the store's methods with a scan of its
+// list.
 func (m *machine) checkIndexes(t *rapid.T, have state) {
 	if keys := m.ordered(m.store.ListKeys()); !slices.Equal(keys, slices.Sorted(maps.Keys(have))) {
 		t.Fatalf("the keys are %v, the objects %v", keys, have)
@@ -305,7 +308,7 @@ func (m *machine) checkIndexes(t *rapid.T, have state) {
 	}
 }
 
-// ordered is what keys should be in the order of.
+// ordered sorts keys if the store does not promise an order.
 func (m *machine) ordered(keys []string) []string {
 	if m.ours {
 		return keys

@@ -28,42 +28,41 @@ import (
 	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
-// The rhythm of client-go's reflector.go.
+// The timing of client-go's reflector.go.
 const (
 	minWatchTimeout = 5 * time.Minute
 	backoffInit     = 800 * time.Millisecond
 	backoffMax      = 30 * time.Second
 	backoffReset    = 2 * time.Minute
 	veryShortWatch  = time.Second
-	// internalErrorsReset is how long internal errors must have been absent for
-	// MaxInternalErrorRetryDuration to begin anew.
+	// MaxInternalErrorRetryDuration starts again after this long without internal
+	// errors.
 	internalErrorsReset = time.Minute
-	// bookmarkPatience is how long a WatchList stream may bring nothing before
-	// it is given up for a list: servers that do not know sendInitialEvents
-	// ignore it and never end the initial events. client-go waits for ever.
+	// bookmarkPatience is how long a WatchList stream may bring nothing before the
+	// reflector lists instead: servers that do not know sendInitialEvents ignore it
+	// and never end the initial events. client-go waits for ever.
 	bookmarkPatience = 30 * time.Second
 )
 
-// reflector drives a ListerWatcher for ever, by the rules of client-go's
-// reflector.go: which version to ask for, when to list again rather than to
-// watch, what to tell the error handler and how long to wait. It differs where
-// those rules let it spin or hang: see watchList.
+// reflector drives a ListerWatcher by the rules of client-go's reflector.go: which
+// version to request, when to list again rather than watch, which errors go to the
+// error handler, and how long to wait. It differs where those rules let client-go spin
+// or hang: see watchList.
 //
-// It is not internal/reflector, which has rules of its own that need fewer
-// lists; people who bring a ListerWatcher, its fake clients and their tests
-// count on these.
+// It is not internal/reflector, whose own rules need fewer lists. Users with a
+// ListerWatcher of their own, fake clients and tests rely on client-go's rules.
 type reflector struct {
-	native.Board
+	native.Tracker
 	name        string
 	description string
 	lw          cache.ListerWatcherWithContext
 	store       cache.ReflectorStore
-	wantType    reflect.Type             // nil: any
-	wantGVK     *schema.GroupVersionKind // nil: any
+	wantType    reflect.Type             // nil for any
+	wantGVK     *schema.GroupVersionKind // nil for any
 	clock       clock.Clock
 	delay       wait.DelayFunc
-	// upstream is what error handlers are given: they take a concrete type of
-	// client-go's. It only has the names.
+	// upstream is passed to error handlers, which take client-go's concrete type.
+	// Only its names are used.
 	upstream *cache.Reflector
 	onError  cache.WatchErrorHandlerWithContext
 
@@ -75,16 +74,16 @@ type reflector struct {
 	useWatchList                  bool
 
 	mu          sync.Mutex
-	version     string // the last one seen: where a watch goes on
-	unavailable bool   // the server does not know that version any more, or not yet
-	paginated   bool   // even version 0 was answered in pages: there is no watch cache
+	version     string // the last one seen: a watch starts after it
+	unavailable bool   // the server no longer knows that version, or not yet
+	paginated   bool   // the server has no watch cache: it answered a list at version 0 in pages
 
-	denied   bool         // the last error was so; only RunWithContext's goroutine touches it
-	contact  atomic.Int64 // when the server was last heard of, in Unix nanoseconds
+	denied   bool         // the last error was 401 or 403; only RunWithContext's goroutine uses it
+	contact  atomic.Int64 // when the server last sent anything, in Unix nanoseconds
 	received atomic.Int64 // objects of the list in progress
 }
 
-// internalFiles are those whose frames do not make a good name for a reflector.
+// internalFiles are skipped when a reflector is named after its caller.
 var internalFiles = []string{"client-go/tools/cache/", "informer/clientgo/reflector.go", "informer/clientgo/shared.go", "informer/clientgo/controller.go"}
 
 func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.ReflectorStore, opts cache.ReflectorOptions) *reflector {
@@ -117,7 +116,7 @@ func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.Re
 	delay := opts.Backoff.DelayWithReset(opts.Clock, backoffReset)
 	r.delay = func() time.Duration {
 		wait := delay()
-		r.waiting(wait)
+		r.noteWait(wait)
 		return wait
 	}
 	r.maxTimeout = 2 * r.minTimeout
@@ -133,10 +132,10 @@ func newReflectorWithOptions(lw cache.ListerWatcher, example any, store cache.Re
 func (r *reflector) RunWithContext(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	log.V(3).Info("Starting reflector", "type", r.description, "resyncPeriod", r.resyncPeriod, "reflector", r.name)
-	defer r.Note(func(s *native.Status) { s.Phase = native.Stopped })
+	defer r.Update(func(s *native.Status) { s.Phase = native.Stopped })
 	_ = r.delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
-			r.erred(err)
+			r.noteError(err)
 			r.onError(ctx, r.upstream, err)
 		}
 		return false, nil
@@ -144,14 +143,13 @@ func (r *reflector) RunWithContext(ctx context.Context) {
 	log.V(3).Info("Stopping reflector", "type", r.description, "resyncPeriod", r.resyncPeriod, "reflector", r.name)
 }
 
-// ListAndWatchWithContext fetches everything, then watches until that no longer
-// goes on. The error says why there was no watch at all; one that began and
-// broke off is no error.
+// ListAndWatchWithContext lists, then watches until a watch cannot be resumed. It
+// returns an error if no watch began. A watch that began and broke is no error.
 func (r *reflector) ListAndWatchWithContext(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	log.V(3).Info("Listing and watching", "type", r.description, "reflector", r.name)
 	r.received.Store(0)
-	r.Note(func(s *native.Status) { s.Phase, s.Expected = native.Listing, -1 })
+	r.Update(func(s *native.Status) { s.Phase, s.Expected = native.Listing, -1 })
 	var stream watch.Interface
 	if r.useWatchList {
 		var err error
@@ -184,7 +182,7 @@ func (r *reflector) ListAndWatchWithContext(ctx context.Context) error {
 	return r.watch(ctx, stream, failed)
 }
 
-// tick has the store resync whenever the period is over and somebody wants it.
+// tick resyncs the store once per resyncPeriod, if ShouldResync agrees.
 func (r *reflector) tick(ctx context.Context, failed chan<- error) {
 	if r.resyncPeriod == 0 {
 		return
@@ -208,13 +206,13 @@ func (r *reflector) tick(ctx context.Context, failed chan<- error) {
 	}
 }
 
-// timeout is how long the server should let a watch run, in seconds.
+// timeout returns the timeout to request for a watch, in seconds.
 func (r *reflector) timeout() *int64 {
 	seconds := int64((r.minTimeout + rand.N(r.maxTimeout-r.minTimeout+1)).Seconds())
 	return &seconds
 }
 
-// backOff waits; it returns false if ctx ends first.
+// backOff waits. It returns false if ctx ends first.
 func (r *reflector) backOff(ctx context.Context) bool {
 	select {
 	case <-r.clock.After(r.delay()):
@@ -224,53 +222,53 @@ func (r *reflector) backOff(ctx context.Context) bool {
 	}
 }
 
-// waiting notes that the next request is a while off, because of the last error.
-func (r *reflector) waiting(delay time.Duration) {
+// noteWait notes that the reflector waits because of the last error.
+func (r *reflector) noteWait(delay time.Duration) {
 	phase := native.Waiting
 	if r.denied {
 		phase = native.Denied
 	}
-	r.Note(func(s *native.Status) { s.Phase, s.Retry = phase, time.Now().Add(delay) })
+	r.Update(func(s *native.Status) { s.Phase, s.Retry = phase, time.Now().Add(delay) })
 }
 
-// erred notes what went wrong.
-func (r *reflector) erred(err error) {
+// noteError notes a failed request.
+func (r *reflector) noteError(err error) {
 	r.denied = apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
-	r.Note(func(s *native.Status) { s.Err, s.ErrTime = err, time.Now(); s.Errors++ })
+	r.Update(func(s *native.Status) { s.Err, s.ErrTime = err, time.Now(); s.Errors++ })
 }
 
-// watching notes that a stream has been opened.
-func (r *reflector) watching(phase native.Phase) {
-	r.Note(func(s *native.Status) { s.Phase = phase; s.Watches++ })
+// noteWatch notes that a stream has been opened.
+func (r *reflector) noteWatch(phase native.Phase) {
+	r.Update(func(s *native.Status) { s.Phase = phase; s.Watches++ })
 }
 
-// setVersion is seen without telling the store, which has been told.
+// setVersion is advance for a version that the store knows already.
 func (r *reflector) setVersion(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version = version
 }
 
-// listed notes that everything has been fetched, as of a version.
-func (r *reflector) listed(version string, objects int) {
+// noteList notes a complete list at a version.
+func (r *reflector) noteList(version string, objects int) {
 	r.setVersion(version)
 	r.contact.Store(r.clock.Now().UnixNano())
-	r.Note(func(s *native.Status) {
+	r.Update(func(s *native.Status) {
 		s.Phase, s.ResourceVersion = native.Watching, version
 		s.Received, s.Expected = int64(objects), int64(objects)
 		s.Lists++
 	})
 }
 
-// LastSyncResourceVersion is the last version seen.
+// LastSyncResourceVersion returns the last version seen.
 func (r *reflector) LastSyncResourceVersion() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
 }
 
-// seen notes where a watch would go on.
-func (r *reflector) seen(version string) {
+// advance sets the version after which the next watch starts.
+func (r *reflector) advance(version string) {
 	r.mu.Lock()
 	r.version = version
 	r.mu.Unlock()
@@ -279,17 +277,17 @@ func (r *reflector) seen(version string) {
 	}
 }
 
-// lost notes whether the server knows the last version.
-func (r *reflector) lost(unavailable bool) {
+// setUnavailable notes whether the server lacks the last version.
+func (r *reflector) setUnavailable(unavailable bool) {
 	r.mu.Lock()
 	r.unavailable = unavailable
 	r.mu.Unlock()
 }
 
-// known is the version to begin a list or a WatchList stream with: the last
-// one, or none if the server does not know it. A first list may come out of the
-// server's watch cache.
-func (r *reflector) known(first string) string {
+// startVersion returns the version for a list or a WatchList stream: the last one, or
+// none if the server does not know it, or first if there is none yet. A first list
+// may be served from the server's watch cache.
+func (r *reflector) startVersion(first string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -306,8 +304,8 @@ var errStopped = errors.New("stop requested")
 
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// tooLarge says that the server has not come to the version asked for. Servers
-// before 1.19 say so in words only.
+// tooLarge reports whether the server does not know the requested version yet. Servers
+// before 1.19 only say so in the message.
 func tooLarge(err error) bool {
 	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return true
@@ -317,14 +315,14 @@ func tooLarge(err error) bool {
 		return false
 	}
 	status := answer.Status()
-	return strings.Contains(status.Message, tooLargeWords) || slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Message == tooLargeWords
+	return strings.Contains(status.Message, tooLargeMessage) || slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Message == tooLargeMessage
 	})
 }
 
-const tooLargeWords = "Too large resource version"
+const tooLargeMessage = "Too large resource version"
 
-// busy says that the server may well go on with the watch in a moment.
-func busy(err error) bool {
+// retryable reports whether the same request may soon succeed.
+func retryable(err error) bool {
 	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 }

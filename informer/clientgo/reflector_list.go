@@ -18,8 +18,8 @@ import (
 	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
-// list fetches everything there is and replaces the store's contents with it.
-// When ctx ends it returns nil at once, whatever the lister is doing.
+// list lists all objects and replaces the contents of the store. When ctx ends it
+// returns nil at once, even if the lister does not return.
 func (r *reflector) list(ctx context.Context) error {
 	type result struct {
 		list  runtime.Object
@@ -42,12 +42,12 @@ func (r *reflector) list(ctx context.Context) error {
 		return nil
 	}
 	if got.panic != nil {
-		panic(got.panic) // in the caller's goroutine, as it came
+		panic(got.panic) // in the caller's goroutine, as without one
 	}
 	if got.err != nil {
 		return fmt.Errorf("failed to list %v: %w", r.description, got.err)
 	}
-	r.lost(false)
+	r.setUnavailable(false)
 	about, err := meta.ListAccessor(got.list)
 	if err != nil {
 		return fmt.Errorf("unable to understand list result %#v: %w", got.list, err)
@@ -63,18 +63,18 @@ func (r *reflector) list(ctx context.Context) error {
 	if err := r.store.Replace(items, about.GetResourceVersion()); err != nil {
 		return fmt.Errorf("unable to sync list result: %w", err)
 	}
-	r.listed(about.GetResourceVersion(), len(items))
+	r.noteList(about.GetResourceVersion(), len(items))
 	return nil
 }
 
-// pages lists page by page or in one piece. Pages are asked for where the
-// server may answer from etcd; a list that names a version it has seen comes
-// out of the watch cache, which it does only in one piece.
+// pages lists page by page or in one piece. It requests pages if the server may answer
+// from etcd. A list at a known version is served from the watch cache, which only does
+// so in one piece.
 func (r *reflector) pages(ctx context.Context) (runtime.Object, error) {
 	lister := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
 		return r.lw.ListWithContext(ctx, opts)
 	}))
-	version := r.known("0")
+	version := r.startVersion("0")
 	r.mu.Lock()
 	paginated := r.paginated
 	r.mu.Unlock()
@@ -86,8 +86,8 @@ func (r *reflector) pages(ctx context.Context) (runtime.Object, error) {
 	}
 	list, inPages, err := lister.ListWithAlloc(context.Background(), metav1.ListOptions{ResourceVersion: version})
 	if expired(err) || tooLarge(err) {
-		r.lost(true)
-		list, inPages, err = lister.ListWithAlloc(context.Background(), metav1.ListOptions{ResourceVersion: r.known("0")})
+		r.setUnavailable(true)
+		list, inPages, err = lister.ListWithAlloc(context.Background(), metav1.ListOptions{ResourceVersion: r.startVersion("0")})
 	}
 	if err != nil {
 		return nil, err
@@ -104,46 +104,47 @@ func (r *reflector) pages(ctx context.Context) (runtime.Object, error) {
 }
 
 var (
-	errNoBookmark = errors.New("the stream had nothing to say for long before the end of the initial events")
+	errNoBookmark = errors.New("the stream brought nothing for too long before the end of the initial events")
 	errCutShort   = errors.New("the stream ended before the initial events did")
 )
 
-// watchList asks for a stream that begins with everything there is, replaces
-// the store's contents with that, and returns the stream, which goes on as a
-// watch. It returns nil and no error if ctx ends.
+// watchList opens a WatchList stream, replaces the contents of the store with the
+// initial events, and returns the stream, which goes on as a watch. It returns nil and
+// no error if ctx ends.
 //
-// A stream that ends before the initial events do is opened once more. Where
-// client-go would do so again and again, without a pause, or would wait for ever
-// because their end never comes, this returns an error, which leads to a list.
+// A stream that ends before its initial events do is opened once more. After that
+// watchList returns an error, which leads to a list: client-go would open streams
+// again and again without a pause. It also does so if the end of the initial events
+// does not come: client-go would wait for ever.
 func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 	for tries := 1; ctx.Err() == nil; tries++ {
-		staged := newStage(r.store)
+		staged := newStagingStore(r.store)
 		start := r.clock.Now()
 		var version string
 		stream, err := r.lw.WatchWithContext(ctx, metav1.ListOptions{
-			ResourceVersion:      r.known(""),
+			ResourceVersion:      r.startVersion(""),
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 			SendInitialEvents:    ptr.To(true),
 			AllowWatchBookmarks:  true,
 			TimeoutSeconds:       r.timeout(),
 		})
 		if err == nil {
-			r.watching(native.Listing)
+			r.noteWatch(native.Listing)
 			f := feed{r: r, stream: stream, store: staged, initial: true, start: start}
-			f.seen = func(v string, past bool) {
-				if past {
+			f.advance = func(v string, ended bool) {
+				if ended {
 					version = v
 				}
 			}
 			err = f.run(ctx)
 			if err == nil {
-				r.lost(false)
-				objects := len(staged.items)
+				r.setUnavailable(false)
+				objects := staged.staged.Len()
 				if err := staged.replace(version); err != nil {
 					stream.Stop()
 					return nil, fmt.Errorf("unable to sync watch-list result: %w", err)
 				}
-				r.listed(version, objects)
+				r.noteList(version, objects)
 				return stream, nil
 			}
 			stream.Stop()
@@ -152,20 +153,20 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 		case errors.Is(err, errStopped):
 			return nil, nil
 		case errors.Is(err, errCutShort) && tries == 1:
-		case busy(err):
+		case retryable(err):
 			klog.FromContext(ctx).V(2).Info("watch-list failed - backing off", "reflector", r.name, "type", r.description, "err", err)
-			r.erred(err)
+			r.noteError(err)
 			if !r.backOff(ctx) {
 				return nil, nil
 			}
 		case expired(err), tooLarge(err):
-			// With no version the server gives the newest state there is. If
-			// that is what failed, another try at once would be no better.
+			// Without a version the server sends the latest state. If that is the
+			// request that failed, wait before the next try.
 			r.mu.Lock()
 			again := r.unavailable
 			r.unavailable = true
 			r.mu.Unlock()
-			r.erred(err)
+			r.noteError(err)
 			if again && !r.backOff(ctx) {
 				return nil, nil
 			}
@@ -176,71 +177,56 @@ func (r *reflector) watchList(ctx context.Context) (watch.Interface, error) {
 	return nil, nil
 }
 
-// stage holds the initial events of a WatchList stream until their end: a
-// server may send changes among them.
-type stage struct {
-	store  cache.ReflectorStore
-	engine *inlet // the same, if it is the engine's, which takes items as they are
-	order  []string
-	items  map[string]item
+// stagingStore is the store that the initial events of a WatchList stream go to, until
+// their end.
+type stagingStore struct {
+	store  cache.ReflectorStore // the one to replace
+	engine *queueStore          // the same, if it is the engine's, which takes items as they are
+	staged *native.Stage[item]
 }
 
-func newStage(store cache.ReflectorStore) *stage {
-	engine, _ := store.(*inlet)
-	return &stage{store: store, engine: engine, items: map[string]item{}}
+func newStagingStore(store cache.ReflectorStore) *stagingStore {
+	engine, _ := store.(*queueStore)
+	return &stagingStore{store: store, engine: engine, staged: native.NewStage[item](0)}
 }
 
-// Add transforms the object here and now if it can, so that what is held is
-// what will be kept, and no object is transformed twice.
-func (s *stage) Add(obj any) error {
-	made, err := s.make(obj)
-	if err != nil {
-		return err
-	}
-	key := made.key()
-	if _, ok := s.items[key]; !ok {
-		s.order = append(s.order, key)
-	}
-	s.items[key] = made
-	return nil
-}
-
-func (s *stage) make(obj any) (item, error) {
-	if s.engine != nil {
-		return s.engine.make(obj)
-	}
-	return informed(obj)
-}
-
-func (s *stage) Update(obj any) error { return s.Add(obj) }
-
-func (s *stage) Delete(obj any) error {
+// Add transforms the object at once if it can, so only the transformed object is kept
+// in memory, and no object is transformed twice.
+func (s *stagingStore) Add(obj any) error {
 	made, err := s.make(obj)
 	if err == nil {
-		delete(s.items, made.key())
+		s.staged.Set(made)
 	}
 	return err
 }
 
-func (s *stage) Replace([]any, string) error { return nil }
-func (s *stage) Resync() error               { return nil }
-
-// replace hands on what is staged, in the order in which it came.
-func (s *stage) replace(version string) error {
-	items := make([]item, 0, len(s.items))
-	for _, key := range s.order {
-		if i, ok := s.items[key]; ok {
-			items = append(items, i)
-			delete(s.items, key) // one that was deleted and came again is in order twice
-		}
+func (s *stagingStore) make(obj any) (item, error) {
+	if s.engine != nil {
+		return s.engine.newItem(obj)
 	}
+	return newInformerItem(obj)
+}
+
+func (s *stagingStore) Update(obj any) error { return s.Add(obj) }
+
+func (s *stagingStore) Delete(obj any) error {
+	made, err := s.make(obj)
+	if err == nil {
+		s.staged.Delete(made)
+	}
+	return err
+}
+
+func (s *stagingStore) Replace([]any, string) error { return nil }
+func (s *stagingStore) Resync() error               { return nil }
+
+// replace replaces the contents of the store with the staged objects, in the order in
+// which they came.
+func (s *stagingStore) replace(version string) error {
+	items := s.staged.Take()
 	if s.engine != nil {
 		s.engine.replace(items, version)
 		return nil
 	}
-	objects := make([]any, len(items))
-	for n, i := range items {
-		objects[n] = i.obj()
-	}
-	return s.store.Replace(objects, version)
+	return s.store.Replace(objects(items), version)
 }

@@ -20,9 +20,9 @@ import (
 	native "github.com/tidings-io/tidings/internal/reflector"
 )
 
-// watch follows stream, or one it opens, and opens the next where one ended in
-// good order. It returns nil where a list is needed, and an error where a watch
-// could not be opened. failed ends it too.
+// watch follows stream, or one it opens, and opens another after one that ended in
+// good order. It returns nil if a list is needed, and an error if a watch could not be
+// opened. An error from failed ends it as well.
 func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-chan error) error {
 	log := klog.FromContext(ctx)
 	retry := cache.NewRetryWithDeadline(r.MaxInternalErrorRetryDuration, internalErrorsReset, apierrors.IsInternalError, r.clock)
@@ -34,9 +34,9 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 			return nil
 		}
 		start := r.clock.Now()
-		// A stream from no version, or from 0, begins with everything there is,
-		// in no order of versions: none of them may be gone on from until a
-		// change shows that they are through.
+		// A stream from no version, or from 0, begins with all objects, in no order
+		// of versions. No watch may start after one of these versions until a change
+		// shows that all objects have been sent.
 		inOrder := true
 		if stream == nil {
 			opts := metav1.ListOptions{
@@ -48,23 +48,23 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 			var err error
 			stream, err = r.lw.WatchWithContext(ctx, opts)
 			if err != nil {
-				if !busy(err) {
+				if !retryable(err) {
 					return err
 				}
 				log.V(4).Info("Watch failed - backing off", "reflector", r.name, "type", r.description, "err", err)
-				r.erred(err)
+				r.noteError(err)
 				stream = nil
 				if !r.backOff(ctx) {
 					return nil
 				}
 				continue
 			}
-			r.watching(native.Watching)
+			r.noteWatch(native.Watching)
 		}
 		f := feed{r: r, stream: stream, store: r.store, start: start, failed: failed}
-		f.seen = func(version string, past bool) {
-			if inOrder || past {
-				r.seen(version)
+		f.advance = func(version string, ended bool) {
+			if inOrder || ended {
+				r.advance(version)
 			}
 		}
 		err := f.run(ctx)
@@ -72,15 +72,15 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 		stream = nil
 		retry.After(err)
 		if err != nil && !errors.Is(err, errStopped) {
-			r.erred(err)
+			r.noteError(err)
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, errStopped):
 			return nil
 		case expired(err):
-			// The list that follows asks for what is at least as new as the
-			// last version: that version is still good for lists.
+			// The next list requests a state not older than the last version. That
+			// version is still good for lists.
 			log.V(4).Info("Watch closed", "reflector", r.name, "type", r.description, "err", err)
 			return nil
 		case apierrors.IsTooManyRequests(err):
@@ -97,29 +97,29 @@ func (r *reflector) watch(ctx context.Context, stream watch.Interface, failed <-
 	}
 }
 
-// feed carries the events of one stream into a store.
+// feed applies the events of one stream to a store.
 type feed struct {
 	r      *reflector
 	stream watch.Interface
 	store  cache.ReflectorStore
 	start  time.Time
 	failed <-chan error
-	inlet  *inlet // the store, if it is the engine's
-	// seen is told the version of the last event, and whether the initial events,
-	// if there were any, are certainly through.
-	seen func(version string, past bool)
-	// initial stops at the end of the initial events, which must come.
+	queue  *queueStore // store, if it is the engine's
+	// advance is called with the version of the last event. ended reports whether the
+	// initial events have certainly ended, or there were none.
+	advance func(version string, ended bool)
+	// initial makes run return at the end of the initial events.
 	initial bool
 
 	events  int
 	version string // of the last event
-	fresh   bool   // and seen has not been told it
-	past    bool
-	ended   bool // the initial events have
+	pending bool   // advance has not been called with version
+	changed bool   // the initial events have ended, or a change shows that they have
+	ended   bool   // the bookmark after the initial events has come
 }
 
-// run returns when the stream ends: nil if that was in good order, or with
-// initial, if the initial events ended. It does not stop the stream.
+// run returns when the stream ends. It returns nil if the stream ended in good order or,
+// with initial, if the initial events ended. It does not stop the stream.
 func (f *feed) run(ctx context.Context) error {
 	var silence <-chan time.Time
 	if f.initial {
@@ -127,8 +127,8 @@ func (f *feed) run(ctx context.Context) error {
 		defer timer.Stop()
 		silence = timer.C()
 	}
-	f.inlet, _ = f.store.(*inlet)
-	heard, events := f.r.clock.Now(), f.stream.ResultChan()
+	f.queue, _ = f.store.(*queueStore)
+	last, events := f.r.clock.Now(), f.stream.ResultChan()
 	for {
 		select {
 		case <-ctx.Done():
@@ -136,7 +136,7 @@ func (f *feed) run(ctx context.Context) error {
 		case err := <-f.failed:
 			return err
 		case <-silence:
-			quiet := f.r.clock.Since(heard)
+			quiet := f.r.clock.Since(last)
 			if quiet >= bookmarkPatience {
 				return errNoBookmark
 			}
@@ -149,8 +149,8 @@ func (f *feed) run(ctx context.Context) error {
 			if over {
 				return err
 			}
-			heard = f.r.clock.Now()
-			f.r.contact.Store(heard.UnixNano())
+			last = f.r.clock.Now()
+			f.r.contact.Store(last.UnixNano())
 			if f.initial {
 				f.r.received.Store(int64(f.events))
 			}
@@ -158,11 +158,11 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// maxBurst is how many events are taken without looking whether to stop.
+// maxBurst is how many events are taken without checking whether to stop.
 const maxBurst = 256
 
-// burst takes an event, and those that have come after it meanwhile. It returns
-// true when run is to return.
+// burst takes an event and those that are ready after it. It returns true if run must
+// return.
 func (f *feed) burst(ctx context.Context, event watch.Event, ok bool, events <-chan watch.Event) (over bool, err error) {
 	for n := 0; ; {
 		if !ok {
@@ -188,18 +188,18 @@ func (f *feed) burst(ctx context.Context, event watch.Event, ok bool, events <-c
 	}
 }
 
-// flush hands on what has been taken.
+// flush delivers the events taken.
 func (f *feed) flush() {
-	if f.inlet != nil {
-		f.inlet.flush()
+	if f.queue != nil {
+		f.queue.flush()
 	}
-	if f.fresh {
-		f.fresh = false
-		f.seen(f.version, f.past)
+	if f.pending {
+		f.pending = false
+		f.advance(f.version, f.changed)
 	}
 }
 
-// closed says what the end of the stream means.
+// closed returns the error for the end of the stream.
 func (f *feed) closed(ctx context.Context) error {
 	if f.r.clock.Since(f.start) < veryShortWatch && f.events == 0 {
 		return &cache.VeryShortWatchError{Name: f.r.name}
@@ -211,8 +211,8 @@ func (f *feed) closed(ctx context.Context) error {
 	return nil
 }
 
-// take hands an event on to the store. What cannot be understood or stored is
-// reported and left out.
+// take applies an event to the store. It reports and skips events that it cannot
+// understand or store.
 func (f *feed) take(ctx context.Context, event watch.Event) {
 	r := f.r
 	if got := reflect.TypeOf(event.Object); r.wantType != nil && got != r.wantType {
@@ -240,13 +240,13 @@ func (f *feed) take(ctx context.Context, event watch.Event) {
 	case watch.Added:
 		err, failure = f.store.Add(event.Object), "Unable to add watch event object to store"
 	case watch.Modified:
-		f.past = true
+		f.changed = true
 		err, failure = f.store.Update(event.Object), "Unable to update watch event object to store"
 	case watch.Deleted:
-		f.past = true
+		f.changed = true
 		err, failure = f.store.Delete(event.Object), "Unable to delete watch event object from store"
 	case watch.Bookmark:
-		f.past = true
+		f.changed = true
 		f.ended = f.ended || object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 		if s, ok := f.store.(cache.ReflectorBookmarkStore); ok {
 			err, failure = s.Bookmark(version), "Unable to send bookmark event to store"
@@ -257,14 +257,14 @@ func (f *feed) take(ctx context.Context, event watch.Event) {
 	if err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, failure, "reflector", r.name, "object", event.Object)
 	}
-	f.version, f.fresh = version, true
-	if f.inlet == nil {
+	f.version, f.pending = version, true
+	if f.queue == nil {
 		f.flush()
 	}
 	f.events++
 }
 
-// isTable says that a server sent rows for people to read, not objects.
+// isTable reports whether the server sent a table for display instead of an object.
 func isTable(gvk schema.GroupVersionKind) bool {
 	return gvk == metav1.SchemeGroupVersion.WithKind("Table") || gvk == metav1beta1.SchemeGroupVersion.WithKind("Table")
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/tidings-io/tidings/informer"
 )
 
-// Registry keeps track of informers, so that the state of all of them can be
-// shown. It can make them, which is of use where somebody else asks for them, as
-// controller-runtime does:
+// Registry keeps a set of informers, to show the state of all of them. It can
+// also make the informers, for callers such as controller-runtime that take a
+// constructor:
 //
 //	var informers clientgo.Registry
 //	options := cache.Options{NewInformer: informers.NewSharedIndexInformer}
 //	registry.MustRegister(metrics.NewCollector(informers.Statuses))
 //
-// Informers that have stopped are forgotten. The zero value is usable, by any
-// number of goroutines.
+// Stopped informers are dropped. The zero value is ready to use. A Registry is
+// safe for concurrent use.
 type Registry struct {
 	mu        sync.Mutex
 	informers []cache.SharedIndexInformer
 }
 
-// NewSharedIndexInformer is the function [NewSharedIndexInformer], and adds what
-// it returns to the registry.
+// NewSharedIndexInformer calls the function [NewSharedIndexInformer] and adds
+// the informer to the registry.
 func (r *Registry) NewSharedIndexInformer(lw cache.ListerWatcher, exampleObject runtime.Object, defaultEventHandlerResyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	inf := NewSharedIndexInformer(lw, exampleObject, defaultEventHandlerResyncPeriod, indexers)
 	r.Add(inf)
 	return inf
 }
 
-// Add adds an informer, one that a factory made for instance. One that is not of
-// this package, or is there already, is left out.
+// Add adds an informer, such as one that a factory made. It ignores informers
+// of other packages and those it already has.
 func (r *Registry) Add(inf cache.SharedIndexInformer) {
 	if _, ok := Observe(inf); !ok {
 		return
@@ -48,7 +48,7 @@ func (r *Registry) Add(inf cache.SharedIndexInformer) {
 	}
 }
 
-// Statuses are the states of all informers that have not stopped.
+// Statuses returns the states of all informers that have not stopped.
 func (r *Registry) Statuses() []informer.Status {
 	r.mu.Lock()
 	r.prune()
@@ -63,7 +63,7 @@ func (r *Registry) Statuses() []informer.Status {
 	return out
 }
 
-// prune forgets what has stopped.
+// prune drops stopped informers.
 func (r *Registry) prune() {
 	r.informers = slices.DeleteFunc(r.informers, cache.SharedIndexInformer.IsStopped)
 }

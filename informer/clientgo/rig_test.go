@@ -21,8 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The last of client-go's error handlers sleeps until some time after the
-	// error before, which in another bubble may have been years from now.
+	// client-go's last error handler sleeps until some time after the previous
+	// error, which in another synctest bubble may be years away.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
 }
@@ -40,9 +40,9 @@ var kinds = []kind{
 	{"tidings", clientgo.NewSharedIndexInformerWithOptions, clientgo.NewInformerWithOptions, clientgo.NewIndexer},
 }
 
-// rig is an informer of pods, the source it has them from, and what is needed
-// to look at both. It lives in a synctest bubble: time passes only while
-// everything waits, and nothing may be left when the test ends.
+// rig is an informer of pods with its source. It lives in a synctest bubble:
+// time passes only while everything waits, and no goroutine may be left when
+// the test ends.
 type rig struct {
 	*testing.T
 	kind
@@ -73,7 +73,22 @@ func onBoth(t *testing.T, options cache.SharedIndexInformerOptions, test func(*r
 	}
 }
 
-// run starts the informer and waits until there is nothing to do.
+// inBackground starts an informer or a controller. stop ends it and waits until it
+// has ended.
+func inBackground(t *testing.T, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// run starts the informer and waits until it is idle.
 func (r *rig) run() {
 	ctx, cancel := context.WithCancel(r.Context())
 	r.stop, r.done = cancel, make(chan struct{})
@@ -84,7 +99,7 @@ func (r *rig) run() {
 	synctest.Wait()
 }
 
-// halt stops the informer and waits for its end.
+// halt stops the informer and waits for it to end.
 func (r *rig) halt() {
 	if r.stop != nil {
 		r.stop()
@@ -99,39 +114,39 @@ func (r *rig) must(err error) {
 	}
 }
 
-// handle registers a handler that keeps a log.
-func (r *rig) handle(options cache.HandlerOptions) *logbook {
+// handle registers a handler that records its events.
+func (r *rig) handle(options cache.HandlerOptions) *recordingHandler {
 	r.Helper()
-	l := &logbook{t: r.T}
+	l := &recordingHandler{t: r.T}
 	var err error
 	l.reg, err = r.inf.AddEventHandlerWithOptions(l, options)
 	r.must(err)
 	return l
 }
 
-// pod makes a pod of a certain look. Versions are the source's to give.
-func pod(name, look string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "1", Labels: map[string]string{"look": look}}}
+// pod returns a pod with a color. The source sets its version.
+func pod(name, color string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "1", Labels: map[string]string{"color": color}}}
 }
 
-// reborn is another pod of the same name.
+// reborn returns another pod with the same name.
 func reborn(p *corev1.Pod) *corev1.Pod {
 	p.UID += "-again"
 	return p
 }
 
-// logbook is a handler that writes down what it is told.
-type logbook struct {
+// recordingHandler is a handler that records its events.
+type recordingHandler struct {
 	t      *testing.T
 	reg    cache.ResourceEventHandlerRegistration
-	before func(line string) // called at each event, before it is written down
+	before func(line string) // called at each event, before it is recorded
 
 	mu    sync.Mutex
 	lines []string
-	state map[string]string // what a reader of the lines would believe in
+	state map[string]string // the state that the events lead to
 }
 
-func (l *logbook) write(line string, apply func()) {
+func (l *recordingHandler) record(line string, apply func()) {
 	if l.before != nil {
 		l.before(line)
 	}
@@ -144,45 +159,45 @@ func (l *logbook) write(line string, apply func()) {
 	apply()
 }
 
-func look(obj any) string {
+func nameAndColor(obj any) string {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
 		return fmt.Sprintf("%T", obj)
 	}
-	return p.Name + "=" + p.Labels["look"]
+	return p.Name + "=" + p.Labels["color"]
 }
 
-func (l *logbook) OnAdd(obj any, initial bool) {
-	line := "add " + look(obj)
+func (l *recordingHandler) OnAdd(obj any, initial bool) {
+	line := "add " + nameAndColor(obj)
 	if initial {
 		line += " initial"
 	}
-	l.write(line, func() {
+	l.record(line, func() {
 		name := obj.(*corev1.Pod).Name
 		if _, ok := l.state[name]; ok {
 			l.t.Errorf("%s was added twice", name)
 		}
-		l.state[name] = look(obj)
+		l.state[name] = nameAndColor(obj)
 	})
 }
 
-func (l *logbook) OnUpdate(old, new any) {
-	l.write("update "+look(old)+" "+look(new), func() {
+func (l *recordingHandler) OnUpdate(old, new any) {
+	l.record("update "+nameAndColor(old)+" "+nameAndColor(new), func() {
 		name := new.(*corev1.Pod).Name
-		if have := l.state[name]; have != look(old) {
-			l.t.Errorf("%s was updated from %q, but was %q", name, look(old), have)
+		if have := l.state[name]; have != nameAndColor(old) {
+			l.t.Errorf("%s was updated from %q, but was %q", name, nameAndColor(old), have)
 		}
-		l.state[name] = look(new)
+		l.state[name] = nameAndColor(new)
 	})
 }
 
-func (l *logbook) OnDelete(obj any) {
-	line := "delete " + look(obj)
+func (l *recordingHandler) OnDelete(obj any) {
+	line := "delete " + nameAndColor(obj)
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		line = "tombstone " + gone.Key + " " + look(gone.Obj)
+		line = "tombstone " + gone.Key + " " + nameAndColor(gone.Obj)
 		obj = gone.Obj
 	}
-	l.write(line, func() {
+	l.record(line, func() {
 		name := obj.(*corev1.Pod).Name
 		if _, ok := l.state[name]; !ok {
 			l.t.Errorf("%s was deleted and had not been there", name)
@@ -191,9 +206,8 @@ func (l *logbook) OnDelete(obj any) {
 	})
 }
 
-// expect compares what has been written since the last time. Lines in braces may
-// come in any order.
-func (l *logbook) expect(want ...string) {
+// expect compares the events recorded since the last call.
+func (l *recordingHandler) expect(want ...string) {
 	l.t.Helper()
 	synctest.Wait()
 	l.mu.Lock()
@@ -201,12 +215,12 @@ func (l *logbook) expect(want ...string) {
 	l.lines = nil
 	l.mu.Unlock()
 	if !equal(got, want) {
-		l.t.Errorf("was told\n\t%s\nand should have been\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		l.t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-// equal compares lines; a run of wanted lines that begin with "~" may come in
-// any order, because client-go's store has none.
+// equal compares lines. Consecutive wanted lines that begin with "~" may come
+// in any order, because client-go's store has none.
 func equal(got, want []string) bool {
 	if len(got) != len(want) {
 		return false

@@ -15,38 +15,39 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/tidings-io/tidings/internal/broadcast"
 	"github.com/tidings-io/tidings/internal/delta"
-	"github.com/tidings-io/tidings/internal/processor"
 	"github.com/tidings-io/tidings/internal/share"
+	"github.com/tidings-io/tidings/internal/subscriber"
 )
 
-// minimumResyncPeriod is the shortest resync period a handler can have.
+// minimumResyncPeriod is the shortest resync period of a handler.
 const minimumResyncPeriod = time.Second
 
-// sharedIndexInformer is a cache.SharedIndexInformer over the engine.
+// sharedIndexInformer is a cache.SharedIndexInformer that runs on the engine.
 type sharedIndexInformer struct {
 	store         *store
 	lw            cache.ListerWatcher
 	example       runtime.Object
 	description   string
 	metrics       metrics
-	defaultResync time.Duration // of handlers that do not say
+	defaultResync time.Duration // of handlers that do not set one
 	mutations     cache.MutationDetector
 	clock         clock.Clock
 	synced        chan struct{}
-	news          news // of the status
+	statusChange  broadcast.Signal
 
 	mu          sync.Mutex
 	started     bool
 	stopped     bool
-	resyncCheck time.Duration // how often is looked whose resync is due; fixed once started
+	resyncCheck time.Duration // how often to check for due resyncs; fixed once started
 	transform   cache.TransformFunc
-	shared      *share.Table // nil unless parts are shared
+	shared      *share.Table // nil unless equal parts are shared
 	onError     cache.WatchErrorHandlerWithContext
 	reflector   *reflector
 	listeners   []*listener
-	running     context.Context // of listeners; nil while there are none that run
-	handlers    *sync.WaitGroup // that run
+	running     context.Context // of the listeners; nil unless the informer runs
+	handlers    *sync.WaitGroup // running listeners
 }
 
 var _ cache.SharedIndexInformer = &sharedIndexInformer{}
@@ -57,8 +58,8 @@ func NewSharedInformer(lw cache.ListerWatcher, exampleObject runtime.Object, def
 }
 
 // NewSharedIndexInformer is [NewSharedIndexInformerWithOptions] with the two
-// options that most people need. Its signature is that of the option NewInformer
-// of controller-runtime's caches.
+// most common options. Its signature is that of NewInformer in
+// controller-runtime's cache.Options.
 func NewSharedIndexInformer(lw cache.ListerWatcher, exampleObject runtime.Object, defaultEventHandlerResyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewSharedIndexInformerWithOptions(lw, exampleObject, cache.SharedIndexInformerOptions{
 		ResyncPeriod: defaultEventHandlerResyncPeriod,
@@ -66,19 +67,20 @@ func NewSharedIndexInformer(lw cache.ListerWatcher, exampleObject runtime.Object
 	})
 }
 
-// NewSharedIndexInformerWithOptions returns an informer that keeps what lw
-// lists and watches, and tells handlers of it, as client-go's does
-// (shared_informer.go): the store and its indexes are ahead of every
-// notification, each handler gets everything in order, one call at a time, and
-// no handler waits for another. Objects are told and kept as they come from lw,
-// or from the transform.
+// NewSharedIndexInformerWithOptions returns an informer that stores what lw
+// lists and watches and calls handlers for the changes, as client-go's does
+// (shared_informer.go). The store and its indexes are updated before any
+// handler is called. Each handler gets all events in order, one call at a time,
+// and does not wait for other handlers. Objects are stored and delivered as
+// they come from lw or from the transform.
 //
-// Everything may be called from any goroutine. An informer runs once; when it
-// has stopped, Run has returned and no handler is called any more.
+// All methods are safe for concurrent use. An informer runs once. When it has
+// stopped, Run has returned and no handler is called any more.
 //
-// Resyncs are done only if ResyncPeriod is not 0. A handler's period is at least
-// a second. One that asks for less than the informer's before that is started
-// makes the informer look more often; one that comes later gets the informer's.
+// Resyncs happen only if ResyncPeriod is not 0. The period of a handler is at
+// least a second. A handler added before the start with a shorter period than
+// the informer's shortens how often the informer checks. One added later gets
+// the informer's period.
 func NewSharedIndexInformerWithOptions(lw cache.ListerWatcher, exampleObject runtime.Object, options cache.SharedIndexInformerOptions) cache.SharedIndexInformer {
 	return &sharedIndexInformer{
 		store:         newStore(cache.DeletionHandlingMetaNamespaceKeyFunc, options.Indexers, storeMetrics(options.Identifier, options.InformerMetricsProvider)),
@@ -95,19 +97,19 @@ func NewSharedIndexInformerWithOptions(lw cache.ListerWatcher, exampleObject run
 	}
 }
 
-// Run is RunWithContext with a channel to stop it.
+// Run is RunWithContext with a stop channel.
 func (s *sharedIndexInformer) Run(stopCh <-chan struct{}) {
 	s.RunWithContext(wait.ContextForChannel(stopCh))
 }
 
-// RunWithContext runs the informer until ctx ends. It returns when nothing of
-// the informer runs any more; what handlers have not been told by then they will
-// not be told.
+// RunWithContext runs the informer until ctx ends. It returns when all
+// goroutines of the informer have ended. Events that handlers have not got by
+// then are dropped.
 func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 	defer utilruntime.HandleCrashWithContext(ctx)
 	logger := klog.FromContext(ctx)
 	queue := delta.NewQueue[item]()
-	// Handlers outlive the source: they end after it, whatever becomes of ctx.
+	// Handlers outlive the source: they end after it, even if ctx ends first.
 	running, endHandlers := context.WithCancelCause(context.WithoutCancel(ctx))
 
 	s.mu.Lock()
@@ -118,11 +120,11 @@ func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 		return
 	}
 	s.started = true
-	r := newReflectorWithOptions(s.lw, s.example, &inlet{queue: queue, transform: s.transform, shared: s.shared}, cache.ReflectorOptions{
+	r := newReflectorWithOptions(s.lw, s.example, &queueStore{queue: queue, transform: s.transform, shared: s.shared}, cache.ReflectorOptions{
 		Logger: &logger, ResyncPeriod: s.resyncCheck, TypeDescription: s.description, Clock: s.clock,
 	})
 	r.ShouldResync = s.shouldResync
-	r.Changed = s.news.announce
+	r.Changed = s.statusChange.Notify
 	if s.onError != nil {
 		r.onError = s.onError
 	}
@@ -151,7 +153,7 @@ func (s *sharedIndexInformer) RunWithContext(ctx context.Context) {
 	source.Wait() // not deferred: a panic must not wait for the source
 }
 
-// process brings the store up to date, until ctx ends.
+// process applies deltas to the store until ctx ends.
 func (s *sharedIndexInformer) process(ctx context.Context, queue *delta.Queue[item]) {
 	for ctx.Err() == nil {
 		deltas, err := queue.Pop(ctx)
@@ -166,7 +168,7 @@ func (s *sharedIndexInformer) process(ctx context.Context, queue *delta.Queue[it
 				deltas = deltas[1:]
 				continue
 			}
-			s.store.follow(deltas[:n])
+			s.store.apply(deltas[:n]...)
 			s.applied(deltas[:n])
 			deltas = deltas[n:]
 		}
@@ -174,7 +176,7 @@ func (s *sharedIndexInformer) process(ctx context.Context, queue *delta.Queue[it
 	}
 }
 
-// untilSync is how many deltas come before a resync.
+// untilSync returns the number of deltas before the first resync.
 func untilSync(deltas []delta.Delta[item]) int {
 	for i := range deltas {
 		if deltas[i].Type == delta.Sync {
@@ -184,7 +186,8 @@ func untilSync(deltas []delta.Delta[item]) int {
 	return len(deltas)
 }
 
-// applied looks after what follows from deltas beside the store and the log.
+// applied handles applied deltas: it passes their objects to the mutation
+// detector and closes synced after the first list.
 func (s *sharedIndexInformer) applied(deltas []delta.Delta[item]) {
 	for i := range deltas {
 		switch d := &deltas[i]; d.Type {
@@ -201,8 +204,9 @@ func (s *sharedIndexInformer) applied(deltas []delta.Delta[item]) {
 	}
 }
 
-// shouldResync looks whose resync is due; the others are told no more of what
-// does not change, until theirs is.
+// shouldResync reports whether the resync of any listener is due. Listeners
+// whose resync is not due stop getting updates that change nothing, until it
+// is.
 func (s *sharedIndexInformer) shouldResync() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +218,13 @@ func (s *sharedIndexInformer) shouldResync() bool {
 	return any
 }
 
-// resync has everything told again to those who are due.
+// resync delivers every object again to the listeners that are due.
 func (s *sharedIndexInformer) resync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
-		if l.wantsSync() {
-			l.follower.Resync()
+		if l.isSyncing() {
+			l.subscriber.Resync()
 		}
 	}
 }
@@ -230,13 +234,14 @@ func (s *sharedIndexInformer) AddEventHandler(handler cache.ResourceEventHandler
 	return s.AddEventHandlerWithOptions(handler, cache.HandlerOptions{})
 }
 
-// AddEventHandlerWithResyncPeriod is AddEventHandlerWithOptions with a period.
+// AddEventHandlerWithResyncPeriod is AddEventHandlerWithOptions with a resync
+// period.
 func (s *sharedIndexInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resyncPeriod time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &resyncPeriod})
 }
 
 // AddEventHandlerWithOptions registers a handler. If the informer runs, the
-// handler is first told of everything in the store, as part of the initial list.
+// handler first gets every object in the store, as the initial list.
 func (s *sharedIndexInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,13 +256,14 @@ func (s *sharedIndexInformer) AddEventHandlerWithOptions(handler cache.ResourceE
 	if options.ResyncPeriod != nil {
 		requested = *options.ResyncPeriod
 	}
-	requested = s.admit(logger, requested)
+	requested = s.clampResyncPeriod(logger, requested)
 	l := &listener{
 		handler: handler, logger: logger, requested: requested, finished: make(chan struct{}),
 		name:   fmt.Sprintf("%s + event handler %s", s.name(), handlerName(handler)),
 		period: resyncPeriod(logger, requested, s.resyncCheck),
-		// Before the start nobody is told of what somebody has put into the store.
-		follower: processor.Follow(s.store.ix, processor.Options{News: !s.started}),
+		// Before the start, handlers get no events for objects that the caller
+		// has put into the store.
+		subscriber: subscriber.Subscribe(s.store.ix, subscriber.Options{SkipInitial: !s.started}),
 	}
 	l.next = s.clock.Now().Add(l.period)
 	s.listeners = append(s.listeners, l)
@@ -267,9 +273,10 @@ func (s *sharedIndexInformer) AddEventHandlerWithOptions(handler cache.ResourceE
 	return l, nil
 }
 
-// admit makes of the resync period that a handler asks for one that it can ask
-// for, and looks more often from now on if that is what it takes.
-func (s *sharedIndexInformer) admit(logger klog.Logger, period time.Duration) time.Duration {
+// clampResyncPeriod returns the resync period that a handler may ask for.
+// Before the start, a shorter period than the others makes the informer check
+// more often.
+func (s *sharedIndexInformer) clampResyncPeriod(logger klog.Logger, period time.Duration) time.Duration {
 	if period <= 0 {
 		return period
 	}
@@ -293,8 +300,8 @@ func (s *sharedIndexInformer) admit(logger klog.Logger, period time.Duration) ti
 	return period
 }
 
-// resyncPeriod is what a handler gets that asks for a period, if it is looked
-// for resyncs every so often.
+// resyncPeriod returns the period a handler gets if it asks for requested and
+// the informer checks every check.
 func resyncPeriod(logger klog.Logger, requested, check time.Duration) time.Duration {
 	switch {
 	case requested == 0:
@@ -309,9 +316,9 @@ func resyncPeriod(logger klog.Logger, requested, check time.Duration) time.Durat
 	return requested
 }
 
-// RemoveEventHandler takes a handler off the informer. It gets no other event
-// than the one it may be at, for whose end cache.ShutDownEventHandler waits.
-// Removing it again does nothing.
+// RemoveEventHandler removes a handler. The handler gets no further events;
+// cache.ShutDownEventHandler waits for a call that is in progress. Removing a
+// handler again does nothing.
 func (s *sharedIndexInformer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	l, ok := handle.(*listener)
 	if !ok {

@@ -10,16 +10,17 @@ import (
 
 var errStarted = errors.New("informer has already started")
 
-// SetWatchErrorHandler is SetWatchErrorHandlerWithContext without one.
+// SetWatchErrorHandler is SetWatchErrorHandlerWithContext without a context.
 func (s *sharedIndexInformer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return s.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) {
 		handler(r, err)
 	})
 }
 
-// SetWatchErrorHandlerWithContext sets what is told when a list fails or a
-// watch cannot be opened. The reflector it is given has a name and a type
-// description; it runs nothing. An informer that has started refuses.
+// SetWatchErrorHandlerWithContext sets the handler that is called when a list
+// fails or a watch cannot be opened. The cache.Reflector passed to it has a
+// name and a type description, but does not run. After the start it returns an
+// error.
 func (s *sharedIndexInformer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +31,8 @@ func (s *sharedIndexInformer) SetWatchErrorHandlerWithContext(handler cache.Watc
 	return nil
 }
 
-// SetTransform sets what every object goes through, once, before anybody sees
-// it. An informer that has started refuses.
+// SetTransform sets the function that transforms every object once, before
+// anything else sees it. After the start it returns an error.
 func (s *sharedIndexInformer) SetTransform(handler cache.TransformFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,18 +43,18 @@ func (s *sharedIndexInformer) SetTransform(handler cache.TransformFunc) error {
 	return nil
 }
 
-// HasSynced says that the store has held a complete list.
+// HasSynced reports whether the store has held a complete list.
 func (s *sharedIndexInformer) HasSynced() bool { return cache.IsDone(s.HasSyncedChecker()) }
 
-// HasSyncedChecker is HasSynced to wait for.
+// HasSyncedChecker returns a checker to wait for HasSynced.
 func (s *sharedIndexInformer) HasSyncedChecker() cache.DoneChecker {
-	return checker{s.name(), s.synced}
+	return doneChecker{s.name(), s.synced}
 }
 
 func (s *sharedIndexInformer) name() string { return fmt.Sprintf("SharedIndexInformer %T", s.example) }
 
-// LastSyncResourceVersion is the last version the source has told of; the store
-// may be about to take it in.
+// LastSyncResourceVersion returns the last version received from the source.
+// The store may not have applied it yet.
 func (s *sharedIndexInformer) LastSyncResourceVersion() string {
 	s.mu.Lock()
 	r := s.reflector
@@ -64,8 +65,8 @@ func (s *sharedIndexInformer) LastSyncResourceVersion() string {
 	return r.LastSyncResourceVersion()
 }
 
-// GetStore returns the store. What is written to it by others than the informer
-// is kept, but no handler is told.
+// GetStore returns the store. Handlers get no events for what the caller writes
+// to it.
 func (s *sharedIndexInformer) GetStore() cache.Store { return s.store }
 
 // GetIndexer returns the store.
@@ -81,18 +82,18 @@ func (s *sharedIndexInformer) AddIndexers(indexers cache.Indexers) error {
 	return s.store.AddIndexers(indexers)
 }
 
-// GetController returns what tells whether the informer has synced. Running it
-// does nothing, as in client-go.
+// GetController returns a controller that reports whether the informer has
+// synced. Running it does nothing, as in client-go.
 func (s *sharedIndexInformer) GetController() cache.Controller { return idleController{s} }
 
-// IsStopped says that the informer has run and does not any more.
+// IsStopped reports whether the informer has run and ended.
 func (s *sharedIndexInformer) IsStopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stopped
 }
 
-// idleController is an informer without a way to run it.
+// idleController is a cache.Controller of an informer that cannot run it.
 type idleController struct{ s *sharedIndexInformer }
 
 func (c idleController) RunWithContext(context.Context)      {}

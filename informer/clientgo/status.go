@@ -2,7 +2,7 @@ package clientgo
 
 import (
 	"reflect"
-	"sync"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,35 +12,35 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidings-io/tidings/informer"
-	"github.com/tidings-io/tidings/internal/processor"
+	"github.com/tidings-io/tidings/internal/subscriber"
 )
 
-// Observed is what an informer or a controller of this package can be asked that
-// client-go's interfaces have no method for. Both methods may be called at any
-// time.
+// Observed is the state of an informer or a controller of this package, which
+// client-go's interfaces have no methods for. Both methods are safe for
+// concurrent use.
 type Observed interface {
-	// Status is the state at this moment. It differs from that of the library's
-	// own informers in this: a ListerWatcher does not say what it lists, so
-	// Cluster and Namespace are empty, and Resource is that of the identifier in
-	// the options or else the usual one for the type of the objects; there is
-	// no Bytes; Phase is never Gone or Refused, as informers of client-go's kind
-	// wait for ever and keep what they have. Handlers are named by the functions
-	// or the type they are of.
+	// Status returns the current state. It differs from that of the library's own
+	// informers: a ListerWatcher does not say what it lists, so Cluster and
+	// Namespace are empty, and Resource is that of the identifier in the options
+	// or else the usual one for the type of the objects. Bytes is 0. Phase is
+	// never Gone or Refused, because these informers keep their objects and
+	// retry forever, as client-go's do. Handlers are named by their functions or
+	// their type.
 	Status() informer.Status
 	// StatusChanged returns a channel that is closed when the informer starts or
-	// ends, or its Phase, LastError or Lists change.
+	// ends, or when its Phase, LastError or Lists change.
 	StatusChanged() <-chan struct{}
 }
 
-// Observe makes the state of an informer or a controller visible: phase, last
-// error, version, objects, and what each handler has not been told yet.
+// Observe returns the state of an informer or a controller: phase, last error,
+// version, objects, and the backlog of each handler.
 //
 //	if state, ok := clientgo.Observe(inf); ok {
 //		registry.MustRegister(metrics.NewCollector(metrics.Of(state)))
 //	}
 //
-// It returns false if it is not of this package. What
-// cache.NewTypedSharedIndexInformer has wrapped is found.
+// It returns false for those of other packages. It sees through the wrapper of
+// cache.NewTypedSharedIndexInformer.
 func Observe(of interface{ LastSyncResourceVersion() string }) (Observed, bool) {
 	for {
 		switch one := of.(type) {
@@ -53,7 +53,7 @@ func Observe(of interface{ LastSyncResourceVersion() string }) (Observed, bool) 
 		if v.Kind() != reflect.Struct {
 			return nil, false
 		}
-		inner := v.FieldByName("SharedIndexInformer") // of the wrapper
+		inner := v.FieldByName("SharedIndexInformer") // the field of the wrapper
 		if !inner.IsValid() || !inner.CanInterface() {
 			return nil, false
 		}
@@ -70,110 +70,85 @@ var (
 	_ Observed = &controller{}
 )
 
-// news is a channel that is closed and renewed when there is news. The zero value
-// is usable.
-type news struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func (n *news) changed() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch == nil {
-		n.ch = make(chan struct{})
-	}
-	return n.ch
-}
-
-func (n *news) announce() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch != nil {
-		close(n.ch)
-		n.ch = nil
-	}
-}
-
 // Status implements [Observed].
 func (s *sharedIndexInformer) Status() informer.Status {
 	s.mu.Lock()
-	r, listeners := s.reflector, append([]*listener(nil), s.listeners...)
+	r, listeners := s.reflector, slices.Clone(s.listeners)
 	s.mu.Unlock()
 	out := newStatus(s.metrics.id, s.example, s.description, s.HasSynced())
-	include(&out, s.store)
+	setStoreStatus(&out, s.store)
 	for _, l := range listeners {
 		h := l.status()
 		out.Handlers = append(out.Handlers, h)
 		out.Lag = max(out.Lag, h.Lag)
 	}
-	r.describe(&out)
+	r.setStatus(&out)
 	return out
 }
 
 // StatusChanged implements [Observed].
-func (s *sharedIndexInformer) StatusChanged() <-chan struct{} { return s.news.changed() }
+func (s *sharedIndexInformer) StatusChanged() <-chan struct{} { return s.statusChange.Next() }
 
-// Status implements [Observed]. Of a controller with a queue and a store of the
-// caller's own the store is not known.
+// Status implements [Observed]. If queue and store are the caller's, it has
+// nothing about the store.
 func (c *controller) Status() informer.Status {
 	c.mu.Lock()
 	r := c.reflector
 	c.mu.Unlock()
 	out := newStatus(c.id, c.example, c.options.TypeDescription, c.HasSynced())
 	if c.loop != nil {
-		include(&out, c.loop.store)
+		setStoreStatus(&out, c.loop.store)
 		h := c.loop.status()
 		out.Handlers, out.Lag = []informer.HandlerStatus{h}, h.Lag
 	}
-	r.describe(&out)
+	r.setStatus(&out)
 	return out
 }
 
-// status is what there is to know about the one handler. What waits for the store
-// waits for it, too.
-func (l *loop) status() informer.HandlerStatus {
-	s := l.follower.Status()
-	s.Synced = cache.IsDone(checker{done: l.synced})
+// status returns the status of the handler. Its backlog includes deltas that
+// the store has not applied yet.
+func (l *processLoop) status() informer.HandlerStatus {
+	s := l.subscriber.Status()
+	s.Synced = cache.IsDone(doneChecker{done: l.synced})
 	s.Backlog += uint64(l.queue.Len()) + uint64(l.waiting.Load())
 	return handlerStatus(l.handler, s, 0)
 }
 
-// status is what there is to know about the handler.
+// status returns the status of the handler.
 func (l *listener) status() informer.HandlerStatus {
-	out := handlerStatus(l.handler, l.follower.Status(), l.untold.Load())
+	out := handlerStatus(l.handler, l.subscriber.Status(), l.undelivered.Load())
 	if out.Panics = l.panics.Load(); out.Panics > 0 {
 		out.LastPanic = *l.lastPanic.Load()
 	}
 	return out
 }
 
-// handlerStatus is the status of a handler that was not told some of what its
-// follower counts.
-func handlerStatus(h cache.ResourceEventHandler, s processor.Status, untold uint64) informer.HandlerStatus {
+// handlerStatus returns the status of a handler. undelivered is the number of
+// events that the subscriber counts as delivered and the handler did not get.
+func handlerStatus(h cache.ResourceEventHandler, s subscriber.Status, undelivered uint64) informer.HandlerStatus {
 	if s.Synced {
-		untold++ // of that it is not told either
+		undelivered++ // the Synced event
 	}
 	return informer.HandlerStatus{
-		Name: handlerName(h), Delivered: s.Delivered - min(untold, s.Delivered),
+		Name: handlerName(h), Delivered: s.Delivered - min(undelivered, s.Delivered),
 		Lag: s.Lag, Backlog: s.Backlog, Synced: s.Synced,
 	}
 }
 
 // StatusChanged implements [Observed].
-func (c *controller) StatusChanged() <-chan struct{} { return c.news.changed() }
+func (c *controller) StatusChanged() <-chan struct{} { return c.statusChange.Next() }
 
 func newStatus(id cache.InformerNameAndResource, example runtime.Object, description string, synced bool) informer.Status {
 	return informer.Status{Resource: resourceOf(id, example, description), Phase: informer.Stopped, Synced: synced, Expected: -1}
 }
 
-// include takes in the state of a store.
-func include(out *informer.Status, s *store) {
+// setStoreStatus sets the part of out that the store knows.
+func setStoreStatus(out *informer.Status, s *store) {
 	stats := s.ix.Stats()
 	out.Objects, out.Events, out.ResourceVersion = stats.Objects, stats.Events, s.LastStoreSyncResourceVersion()
 }
 
-// resourceOf says what is listed, as well as can be known.
+// resourceOf returns the resource that is listed, as far as it is known.
 func resourceOf(id cache.InformerNameAndResource, example runtime.Object, description string) schema.GroupVersionResource {
 	if resource := id.GroupVersionResource(); !resource.Empty() {
 		return resource
@@ -195,8 +170,8 @@ func resourceOf(id cache.InformerNameAndResource, example runtime.Object, descri
 	return resource
 }
 
-// describe takes in the state of a reflector, which may not have been made yet.
-func (r *reflector) describe(out *informer.Status) {
+// setStatus sets the part of out that the reflector knows. r may be nil.
+func (r *reflector) setStatus(out *informer.Status) {
 	if r == nil {
 		return
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/tidings-io/tidings/informer/clientgo"
 )
 
-// observe is the status of an informer that must be one of ours.
+// observe returns the status of an informer of this package.
 func observe(t *testing.T, inf interface{ LastSyncResourceVersion() string }) informer.Status {
 	t.Helper()
 	synctest.Wait()
@@ -63,7 +63,7 @@ func TestStatusOfASharedInformer(t *testing.T) {
 	utilruntime.ReallyCrash = false
 	defer func() { utilruntime.ReallyCrash = crash }()
 	synctest.Test(t, func(t *testing.T) {
-		server := newFlaky()
+		server := newFlakyServer()
 		server.write("ns/a", "red")
 		refuse := &fault{verb: "list", times: 1, after: -1, err: errors.New("not yet")}
 		forbid := &fault{verb: "list", times: 1, after: -1, err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))}
@@ -80,12 +80,7 @@ func TestStatusOfASharedInformer(t *testing.T) {
 		if s.Phase != informer.Stopped || s.Synced || s.Resource.Resource != "pods" || s.Resource.Version != "v1" || s.Expected != -1 || len(s.Handlers) != 1 {
 			t.Errorf("before it runs it is %+v", s)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			inf.RunWithContext(ctx)
-		}()
+		stop := inBackground(t, inf.RunWithContext)
 		s = waitFor(t, inf, "waiting", phase(informer.Waiting))
 		if s.LastError == nil || !strings.Contains(s.LastError.Error(), "not yet") || s.Errors != 1 || !s.Retry.After(time.Now()) || s.Lists != 0 {
 			t.Errorf("when the list fails it is %+v", s)
@@ -135,8 +130,7 @@ func TestStatusOfASharedInformer(t *testing.T) {
 		if s := observe(t, inf); len(s.Handlers) != 0 || s.Lag != 0 {
 			t.Errorf("without handlers it is %+v", s)
 		}
-		cancel()
-		<-done
+		stop()
 		if s := observe(t, inf); s.Phase != informer.Stopped || s.Objects != 6 || !s.Synced {
 			t.Errorf("stopped it is %+v", s)
 		}
@@ -145,17 +139,12 @@ func TestStatusOfASharedInformer(t *testing.T) {
 
 func TestStatusOfAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newFlaky()
+		server := newFlakyServer()
 		server.write("ns/a", "red")
 		release := make(chan struct{}, 10)
-		l := &logbook{t: t, before: func(string) { <-release }}
+		l := &recordingHandler{t: t, before: func(string) { <-release }}
 		_, control := clientgo.NewInformer(server, &corev1.Pod{}, 0, l)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			control.RunWithContext(ctx)
-		}()
+		stop := inBackground(t, control.RunWithContext)
 		if s := observe(t, control); s.Synced || s.Phase != informer.Watching || s.Handlers[0].Lag != 1 || s.Handlers[0].Synced {
 			t.Errorf("with a stuck handler it is %+v", s)
 		}
@@ -172,13 +161,12 @@ func TestStatusOfAController(t *testing.T) {
 		if h := s.Handlers[0]; !s.Synced || s.Objects != 4 || h.Lag != 0 || h.Backlog != 0 || h.Delivered != 4 || !h.Synced {
 			t.Errorf("in the end it is %+v", s)
 		}
-		cancel()
-		<-done
+		stop()
 		if s := observe(t, control); s.Phase != informer.Stopped {
 			t.Errorf("stopped it is %+v", s)
 		}
 
-		// With a queue of the caller's, only the source can be seen.
+		// With a queue of the caller's, only the source is observed.
 		queue := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, AtomicEvents: true})
 		own := clientgo.New(&cache.Config{ListerWatcher: server, ObjectType: &corev1.Pod{}, Queue: queue, Process: func(any, bool) error { return nil }})
 		if s := observe(t, own); s.Phase != informer.Stopped || len(s.Handlers) != 0 {
@@ -187,7 +175,7 @@ func TestStatusOfAController(t *testing.T) {
 	})
 }
 
-func TestWhatCanBeObserved(t *testing.T) {
+func TestObserve(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	defer source.Shutdown()
 	ours := clientgo.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
@@ -209,7 +197,7 @@ func TestWhatCanBeObserved(t *testing.T) {
 	}
 }
 
-func TestResourcesAreNamed(t *testing.T) {
+func TestResourceInStatus(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	defer source.Shutdown()
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -261,14 +249,13 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-// provider counts what is reported to it.
+// provider records the metrics it gets.
 type provider struct {
 	mu   sync.Mutex
 	seen map[string]int
 }
 
-// all is what reports of everything that has no provider of its own go to. It
-// can be set once in a process.
+// all is the global provider. It can be set only once in a process.
 var all = &provider{seen: map[string]int{}}
 
 type gauge func(float64)
@@ -296,8 +283,8 @@ func (p *provider) NewStoreResourceVersionMetric(id cache.InformerNameAndResourc
 	return p.metric("version", id)
 }
 
-// TestClientGoMetrics runs client-go's informers and ours with a provider of
-// their own and with the one for all: the same metrics are reported.
+// TestClientGoMetrics runs client-go's informers and ours with their own
+// provider and with the global one: both report the same metrics.
 func TestClientGoMetrics(t *testing.T) {
 	clientgo.SetInformerMetricsProvider(all) // the first call counts
 	all.mu.Lock()
@@ -318,24 +305,18 @@ func TestClientGoMetrics(t *testing.T) {
 					asked = p
 				}
 				synctest.Test(t, func(t *testing.T) {
-					server := newFlaky()
+					server := newFlakyServer()
 					server.write("ns/a", "red")
-					ctx, cancel := context.WithCancel(t.Context())
-					done := make(chan struct{})
-					run := func(ctx context.Context) {}
+					var run func(ctx context.Context)
 					if shared {
 						run = k.shared(server, &corev1.Pod{}, cache.SharedIndexInformerOptions{Identifier: identifier, InformerMetricsProvider: asked}).RunWithContext
 					} else {
-						_, control := k.single(cache.InformerOptions{ListerWatcher: server, ObjectType: &corev1.Pod{}, Handler: &logbook{t: t}, Identifier: identifier, InformerMetricsProvider: asked})
+						_, control := k.single(cache.InformerOptions{ListerWatcher: server, ObjectType: &corev1.Pod{}, Handler: &recordingHandler{t: t}, Identifier: identifier, InformerMetricsProvider: asked})
 						run = control.RunWithContext
 					}
-					go func() {
-						defer close(done)
-						run(ctx)
-					}()
+					stop := inBackground(t, run)
 					synctest.Wait()
-					cancel()
-					<-done
+					stop()
 				})
 				p.mu.Lock()
 				for _, what := range []string{"queued", "latency", "version"} {
@@ -350,13 +331,13 @@ func TestClientGoMetrics(t *testing.T) {
 	}
 }
 
-// TestASlowHandlerHoldsUpTheSourceOfAController reads no more from a watch than
-// may wait for the one handler.
-func TestASlowHandlerHoldsUpTheSourceOfAController(t *testing.T) {
+// TestSlowHandlerBlocksTheSourceOfAController checks that no more changes are
+// read from a watch than may wait for the one handler.
+func TestSlowHandlerBlocksTheSourceOfAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newFlaky()
+		server := newFlakyServer()
 		release := make(chan struct{})
-		l := &logbook{t: t, before: func(string) { <-release }}
+		l := &recordingHandler{t: t, before: func(string) { <-release }}
 		_, control := clientgo.NewInformer(server, &corev1.Pod{}, time.Minute, l)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -12,18 +12,18 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// store is a cache.Indexer and a cache.TransactionStore over the engine's
+// store is a cache.Indexer and a cache.TransactionStore on the engine's
 // indexer. Readers do not delay writers.
 type store struct {
 	ix    *indexer.Indexer[item]
 	keyOf cache.KeyFunc
-	// shadow, if not nil, is client-go's own store with the options the caller
-	// gave. Those are functions on a type of client-go's that nobody else can
-	// make, so whatever is written goes through it and comes out transformed and
-	// counted. It holds one object at most.
+	// shadow, if not nil, is a store of client-go's with the options the caller
+	// gave. These options are functions on an unexported type of client-go's,
+	// so the only way to apply them is to write each object through such a
+	// store. It transforms and counts the object. It holds at most one.
 	shadow cache.Store
 
-	mu       sync.Mutex // held by whoever writes
+	mu       sync.Mutex // held by writers
 	version  string
 	indexers cache.Indexers
 }
@@ -35,14 +35,14 @@ var (
 
 // NewStore returns a store of objects under the keys that keyFunc makes, as
 // cache.NewStore does (client-go's store.go). It is safe for concurrent use.
-// Get and GetByKey never wait; lists wait for a write that is under way, and
-// none waits for a list.
+// Get and GetByKey never wait. A list waits for a write in progress; nothing
+// waits for a list.
 func NewStore(keyFunc cache.KeyFunc, opts ...cache.StoreOption) cache.Store {
 	return newStore(keyFunc, nil, opts)
 }
 
-// NewIndexer is [NewStore] with indexes, as cache.NewIndexer is. An index
-// function that returns an error panics in whoever writes, as it does there.
+// NewIndexer is [NewStore] with indexes, as cache.NewIndexer is. If an index
+// function returns an error, the write that called it panics, as in client-go.
 func NewIndexer(keyFunc cache.KeyFunc, indexers cache.Indexers, opts ...cache.StoreOption) cache.Indexer {
 	return newStore(keyFunc, indexers, opts)
 }
@@ -57,12 +57,12 @@ func newStore(keyFunc cache.KeyFunc, indexers cache.Indexers, opts []cache.Store
 		s.shadow = cache.NewStore(func(any) (string, error) { return "", nil }, opts...)
 	}
 	if err := s.AddIndexers(indexers); err != nil {
-		panic(err) // cannot be: there is none yet
+		panic(err) // cannot happen: there are no indexes yet
 	}
 	return s
 }
 
-// key makes the key of an object, or a cache.KeyError.
+// key returns the key of obj, or a cache.KeyError.
 func (s *store) key(obj any) (string, error) {
 	key, err := s.keyOf(obj)
 	if err != nil {
@@ -71,8 +71,9 @@ func (s *store) key(obj any) (string, error) {
 	return key, nil
 }
 
-// take has the options of the store look at an object, under the lock.
-func (s *store) take(obj any) (any, error) {
+// transformed applies the options of the store to an object. The caller holds
+// the lock.
+func (s *store) transformed(obj any) (any, error) {
 	if s.shadow == nil {
 		return obj, nil
 	}
@@ -83,9 +84,9 @@ func (s *store) take(obj any) (any, error) {
 	return obj, err
 }
 
-// apply writes deltas and notes the version they lead to. The version follows
-// the objects, so that whoever reads it finds at least what it promises.
-func (s *store) apply(deltas ...delta.Delta[item]) {
+// applyLocked applies deltas, then sets the version they lead to. In this order
+// a reader of the version finds at least the objects of that version.
+func (s *store) applyLocked(deltas ...delta.Delta[item]) {
 	s.ix.Apply(deltas)
 	for i := len(deltas) - 1; i >= 0; i-- {
 		if version, ok := versionOf(&deltas[i]); ok {
@@ -98,7 +99,7 @@ func (s *store) apply(deltas ...delta.Delta[item]) {
 	}
 }
 
-// versionOf is the version that a delta leads to, if it has one.
+// versionOf returns the version that a delta leads to, if it has one.
 func versionOf(d *delta.Delta[item]) (string, bool) {
 	switch d.Type {
 	case delta.Replaced, delta.Bookmark:
@@ -113,7 +114,7 @@ func versionOf(d *delta.Delta[item]) (string, bool) {
 	return o.GetResourceVersion(), true
 }
 
-// sameVersion says that an update brought the version that was held.
+// sameVersion reports whether an update did not change the resourceVersion.
 func sameVersion(old, new item) bool {
 	was, err := meta.Accessor(old.obj())
 	if err != nil {
@@ -123,18 +124,18 @@ func sameVersion(old, new item) bool {
 	return err == nil && was.GetResourceVersion() == is.GetResourceVersion()
 }
 
-// follow applies what the source of an informer says.
-func (s *store) follow(deltas []delta.Delta[item]) {
+// apply applies deltas from the source of an informer.
+func (s *store) apply(deltas ...delta.Delta[item]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(deltas...)
+	s.applyLocked(deltas...)
 }
 
-// Add puts obj into the store, in place of what is there under its key.
-// Handlers of the informer that the store belongs to are not told.
+// Add stores obj and replaces an object with the same key. Handlers of the
+// store's informer get no event.
 func (s *store) Add(obj any) error { return s.set(obj) }
 
-// Update does what Add does.
+// Update is the same as Add.
 func (s *store) Update(obj any) error { return s.set(obj) }
 
 func (s *store) set(obj any) error {
@@ -144,14 +145,14 @@ func (s *store) set(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if obj, err = s.take(obj); err != nil {
+	if obj, err = s.transformed(obj); err != nil {
 		return err
 	}
-	s.apply(delta.Delta[item]{Type: delta.Updated, Object: itemOf(key, obj), Quiet: true})
+	s.applyLocked(delta.Delta[item]{Type: delta.Updated, Object: newItem(key, obj), Quiet: true})
 	return nil
 }
 
-// Delete takes out what is under the key of obj, if anything is.
+// Delete removes the object with the key of obj, if there is one.
 func (s *store) Delete(obj any) error {
 	key, err := s.key(obj)
 	if err != nil {
@@ -159,12 +160,12 @@ func (s *store) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(delta.Delta[item]{Type: delta.Deleted, Object: itemOf(key, obj), Quiet: true})
+	s.applyLocked(delta.Delta[item]{Type: delta.Deleted, Object: newItem(key, obj), Quiet: true})
 	return nil
 }
 
-// Replace makes the store hold the objects of list and no others. Readers see
-// either everything before or everything after.
+// Replace replaces all objects of the store by those of list. Readers see
+// either all of the old objects or all of the new ones.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,17 +175,17 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if err != nil {
 			return err
 		}
-		if obj, err = s.take(obj); err != nil {
+		if obj, err = s.transformed(obj); err != nil {
 			return err
 		}
-		items = append(items, itemOf(key, obj))
+		items = append(items, newItem(key, obj))
 	}
-	s.apply(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: resourceVersion}, Quiet: true})
+	s.applyLocked(delta.Delta[item]{Type: delta.Replaced, List: &delta.List[item]{Items: items, ResourceVersion: resourceVersion}, Quiet: true})
 	return nil
 }
 
-// Transaction writes everything at once: readers see none of it or all. What
-// has no key is left out and named by the error.
+// Transaction applies all writes at once: readers see all of them or none.
+// Objects without a key are left out and listed in the error.
 func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	deltas := make([]delta.Delta[item], 0, len(txns))
 	successful := make([]int, 0, len(txns))
@@ -195,7 +196,7 @@ func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 			errs = append(errs, err)
 			continue
 		}
-		d := delta.Delta[item]{Type: delta.Updated, Object: itemOf(key, txn.Object), Quiet: true}
+		d := delta.Delta[item]{Type: delta.Updated, Object: newItem(key, txn.Object), Quiet: true}
 		if txn.Type == cache.TransactionTypeDelete {
 			d.Type = delta.Deleted
 		}
@@ -203,7 +204,7 @@ func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 		successful = append(successful, i)
 	}
 	if len(deltas) > 0 {
-		s.follow(deltas)
+		s.apply(deltas...)
 	}
 	if len(errs) > 0 {
 		return &cache.TransactionError{SuccessfulIndices: successful, TotalTransactions: len(txns), Errors: errs}
@@ -211,15 +212,15 @@ func (s *store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	return nil
 }
 
-// Bookmark notes that nothing happened up to a version.
+// Bookmark sets the version of the store without a change of objects.
 func (s *store) Bookmark(resourceVersion string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apply(delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: resourceVersion}, Quiet: true})
+	s.applyLocked(delta.Delta[item]{Type: delta.Bookmark, List: &delta.List[item]{ResourceVersion: resourceVersion}, Quiet: true})
 }
 
-// LastStoreSyncResourceVersion is the version of the last object, list or
-// bookmark the store has taken in.
+// LastStoreSyncResourceVersion returns the version of the last object, list or
+// bookmark that was applied.
 func (s *store) LastStoreSyncResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,14 +230,14 @@ func (s *store) LastStoreSyncResourceVersion() string {
 // Resync does nothing, as in client-go.
 func (s *store) Resync() error { return nil }
 
-// List returns every object, in the order of the keys.
+// List returns all objects, ordered by key.
 func (s *store) List() []any {
 	view := s.ix.Pin()
 	defer view.Release()
 	return objects(view.Append(make([]item, 0, view.Len()), "", ""))
 }
 
-// ListKeys returns every key, in order.
+// ListKeys returns all keys, in order.
 func (s *store) ListKeys() []string {
 	view := s.ix.Pin()
 	defer view.Release()
@@ -247,7 +248,7 @@ func (s *store) ListKeys() []string {
 	return out
 }
 
-// Get returns what is under the key of obj.
+// Get returns the object with the key of obj.
 func (s *store) Get(obj any) (any, bool, error) {
 	key, err := s.key(obj)
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *store) Get(obj any) (any, bool, error) {
 	return s.GetByKey(key)
 }
 
-// GetByKey returns what is under key.
+// GetByKey returns the object with this key.
 func (s *store) GetByKey(key string) (any, bool, error) {
 	i, ok := s.ix.Get(key)
 	return i.obj(), ok, nil
@@ -264,4 +265,4 @@ func (s *store) GetByKey(key string) (any, bool, error) {
 
 var errConflict = errors.New("indexer conflict")
 
-func errNoIndex(name string) error { return fmt.Errorf("Index with name %s does not exist", name) } //nolint:staticcheck // the words of client-go
+func errNoIndex(name string) error { return fmt.Errorf("Index with name %s does not exist", name) } //nolint:staticcheck // client-go's wording

@@ -19,22 +19,23 @@ import (
 func onBothStores(t *testing.T, options []cache.StoreOption, test func(*testing.T, cache.Indexer)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			byLook := func(obj any) ([]string, error) {
-				look := obj.(*corev1.Pod).Labels["look"]
-				if look == "none" {
-					return nil, errors.New("no look")
+			byColor := func(obj any) ([]string, error) {
+				color := obj.(*corev1.Pod).Labels["color"]
+				if color == "none" {
+					return nil, errors.New("no color")
 				}
-				return strings.Split(look, ","), nil
+				return strings.Split(color, ","), nil
 			}
-			test(t, k.indexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"look": byLook}, options...))
+			test(t, k.indexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"color": byColor}, options...))
 		})
 	}
 }
 
-func looks(objects []any) string {
+// namesAndColors formats pods.
+func namesAndColors(objects []any) string {
 	var all []string
 	for _, o := range objects {
-		all = append(all, look(o))
+		all = append(all, nameAndColor(o))
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
@@ -53,20 +54,20 @@ func TestStores(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
-		check("all", "a=y b=x,y c=z", looks(s.List()))
+		check("all", "a=y b=x,y c=z", namesAndColors(s.List()))
 		check("version", "4", s.LastStoreSyncResourceVersion())
-		found, err := s.ByIndex("look", "y")
-		check("by index", "a=y b=x,y <nil>", fmt.Sprint(looks(found), " ", err))
-		found, err = s.Index("look", pod("", "x,y,q"))
-		check("index", "a=y b=x,y <nil>", fmt.Sprint(looks(found), " ", err))
-		names, err := s.IndexKeys("look", "x")
+		found, err := s.ByIndex("color", "y")
+		check("by index", "a=y b=x,y <nil>", fmt.Sprint(namesAndColors(found), " ", err))
+		found, err = s.Index("color", pod("", "x,y,q"))
+		check("index", "a=y b=x,y <nil>", fmt.Sprint(namesAndColors(found), " ", err))
+		names, err := s.IndexKeys("color", "x")
 		check("index keys", "[ns/b] <nil>", fmt.Sprint(names, " ", err))
-		values := s.ListIndexFuncValues("look")
+		values := s.ListIndexFuncValues("color")
 		slices.Sort(values)
 		check("index values", []string{"x", "y", "z"}, values)
 		_, err = s.ByIndex("nope", "x")
 		check("no such index", "Index with name nope does not exist", err)
-		if err := s.AddIndexers(cache.Indexers{"look": nil, "new": nil}); err == nil || !strings.HasPrefix(err.Error(), "indexer conflict") {
+		if err := s.AddIndexers(cache.Indexers{"color": nil, "new": nil}); err == nil || !strings.HasPrefix(err.Error(), "indexer conflict") {
 			t.Error("an index was added twice:", err)
 		}
 		check("indexers", 1, len(s.GetIndexers()))
@@ -82,13 +83,13 @@ func TestStores(t *testing.T) {
 		if err := s.Replace([]any{pod("d", "x"), pod("e", "x"), pod("d", "q")}, "7"); err != nil {
 			t.Error(err)
 		}
-		check("replaced", "d=q e=x", looks(s.List()))
+		check("replaced", "d=q e=x", namesAndColors(s.List()))
 		check("version", "7", s.LastStoreSyncResourceVersion())
 		var keyErr cache.KeyError
 		if err := s.Add("no object"); !errors.As(err, &keyErr) {
 			t.Errorf("adding what has no key: %v", err)
 		}
-		if err := s.Replace([]any{pod("f", "x"), 5}, "8"); !errors.As(err, &keyErr) || looks(s.List()) != "d=q e=x" {
+		if err := s.Replace([]any{pod("f", "x"), 5}, "8"); !errors.As(err, &keyErr) || namesAndColors(s.List()) != "d=q e=x" {
 			t.Errorf("replacing with what has no key: %v", err)
 		}
 		failed := s.(cache.TransactionStore).Transaction(
@@ -97,7 +98,7 @@ func TestStores(t *testing.T) {
 			cache.Transaction{Type: cache.TransactionTypeDelete, Object: pod("e", "")},
 		)
 		check("transaction", []int{0, 2}, failed.SuccessfulIndices)
-		check("after it", "d=q g=x", looks(s.List()))
+		check("after it", "d=q g=x", namesAndColors(s.List()))
 		defer func() {
 			if p := recover(); p == nil {
 				t.Error("an index function that fails did not panic")
@@ -110,26 +111,26 @@ func TestStores(t *testing.T) {
 func TestStoresTransform(t *testing.T) {
 	options := []cache.StoreOption{cache.WithTransformer(func(obj any) (any, error) {
 		p := obj.(*corev1.Pod).DeepCopy()
-		if p.Labels["look"] == "bad" {
-			return nil, errors.New("a bad look")
+		if p.Labels["color"] == "bad" {
+			return nil, errors.New("bad color")
 		}
-		p.Labels["look"] += "x"
+		p.Labels["color"] += "x"
 		return p, nil
 	})}
 	onBothStores(t, options, func(t *testing.T, s cache.Indexer) {
 		if err := s.Add(pod("a", "1")); err != nil {
 			t.Error(err)
 		}
-		if err := s.Update(pod("a", "bad")); err == nil || err.Error() != "transforming: a bad look" {
+		if err := s.Update(pod("a", "bad")); err == nil || err.Error() != "transforming: bad color" {
 			t.Error("the transform's error is", err)
 		}
-		if err := s.Replace([]any{pod("b", "1"), pod("c", "2")}, "3"); err != nil || looks(s.List()) != "b=1x c=2x" {
-			t.Error(looks(s.List()), err)
+		if err := s.Replace([]any{pod("b", "1"), pod("c", "2")}, "3"); err != nil || namesAndColors(s.List()) != "b=1x c=2x" {
+			t.Error(namesAndColors(s.List()), err)
 		}
 	})
 }
 
-func TestStoresAreReadWhileWritten(t *testing.T) {
+func TestStoresCanBeReadWhileWritten(t *testing.T) {
 	onBothStores(t, nil, func(t *testing.T, s cache.Indexer) {
 		var all sync.WaitGroup
 		for w := range 3 {
@@ -149,12 +150,12 @@ func TestStoresAreReadWhileWritten(t *testing.T) {
 			all.Go(func() {
 				for range 300 {
 					for _, o := range s.List() {
-						_ = look(o)
+						_ = nameAndColor(o)
 					}
-					found, _ := s.ByIndex("look", fmt.Sprint(w))
+					found, _ := s.ByIndex("color", fmt.Sprint(w))
 					for _, o := range found {
-						if o.(*corev1.Pod).Labels["look"] != fmt.Sprint(w) {
-							t.Error("the index found another look")
+						if o.(*corev1.Pod).Labels["color"] != fmt.Sprint(w) {
+							t.Error("the index found another color")
 						}
 					}
 				}
@@ -171,13 +172,13 @@ func TestInformersWithOneHandler(t *testing.T) {
 				source := fcache.NewFakeControllerSource()
 				defer source.Shutdown()
 				source.Add(pod("a", "1"))
-				l := &logbook{t: t}
+				l := &recordingHandler{t: t}
 				store, controller := k.single(cache.InformerOptions{ListerWatcher: source, ObjectType: &corev1.Pod{}, Handler: l, ResyncPeriod: time.Minute})
 				l.before = func(line string) {
-					// The store has what the handler is told of, and nothing newer.
+					// The store has the object of the event, and nothing newer.
 					name, want, _ := strings.Cut(line[strings.LastIndexByte(strings.TrimSuffix(line, " initial"), ' ')+1:], "=")
 					want, _, _ = strings.Cut(want, " ")
-					if o, ok, _ := store.GetByKey("ns/" + name); ok == strings.HasPrefix(line, "delete") || ok && o.(*corev1.Pod).Labels["look"] != want {
+					if o, ok, _ := store.GetByKey("ns/" + name); ok == strings.HasPrefix(line, "delete") || ok && o.(*corev1.Pod).Labels["color"] != want {
 						t.Errorf("at %q the store holds %v", line, o)
 					}
 				}

@@ -1,7 +1,6 @@
 package clientgo_test
 
 import (
-	"context"
 	"net/url"
 	"slices"
 	"sync"
@@ -21,7 +20,8 @@ import (
 	"github.com/tidings-io/tidings/informer/clientgo"
 )
 
-// streams is a source that answers with streams a test writes, and with one list.
+// streams is a source whose watches are streams written by the test, and whose
+// lists are all the same.
 type streams struct {
 	mu     sync.Mutex
 	asked  []string
@@ -70,29 +70,23 @@ func at(p *corev1.Pod, version string) *corev1.Pod {
 	return p
 }
 
-// streaming runs an informer of ours on streams.
-func streaming(t *testing.T, test func(s *streams, inf cache.SharedIndexInformer, l *logbook)) {
+// streaming runs an informer of this package on streams.
+func streaming(t *testing.T, test func(s *streams, inf cache.SharedIndexInformer, l *recordingHandler)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &streams{opened: make(chan *watch.FakeWatcher, 100)}
 		inf := clientgo.NewSharedIndexInformer(s, &corev1.Pod{}, 0, nil)
-		l := &logbook{t: t}
+		l := &recordingHandler{t: t}
 		if _, err := inf.AddEventHandler(l); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			inf.RunWithContext(ctx)
-		}()
+		stop := inBackground(t, inf.RunWithContext)
 		test(s, inf, l)
-		cancel()
-		<-done
+		stop()
 	})
 }
 
 func TestTheInitialEventsAreAList(t *testing.T) {
-	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *recordingHandler) {
 		w := <-s.opened
 		w.Add(at(pod("a", "1"), "5"))
 		w.Add(at(pod("b", "1"), "3"))
@@ -111,17 +105,17 @@ func TestTheInitialEventsAreAList(t *testing.T) {
 		w.Modify(at(pod("b", "2"), "8"))
 		l.expect("update b=1 b=2")
 		s.expect(t, "watchlist rv=")
-		w.Stop() // in good order: the next watch goes on
+		w.Stop() // a regular end: the next watch resumes
 		s.expect(t, "watchlist rv=", "watch rv=8")
 	})
 }
 
 func TestInitialEventsWithoutEndAreListed(t *testing.T) {
-	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *recordingHandler) {
 		w := <-s.opened
 		w.Add(at(pod("a", "1"), "5"))
 		time.Sleep(20 * time.Second)
-		w.Add(at(pod("b", "1"), "6")) // slow, and still alive
+		w.Add(at(pod("b", "1"), "6")) // slow, but not silent
 		time.Sleep(20 * time.Second)
 		s.expect(t, "watchlist rv=")
 		time.Sleep(11 * time.Second)
@@ -133,8 +127,8 @@ func TestInitialEventsWithoutEndAreListed(t *testing.T) {
 	})
 }
 
-func TestStreamsThatBreakOffAreNotSpunOn(t *testing.T) {
-	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+func TestBrokenStreamsAreNotReopenedInALoop(t *testing.T) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *recordingHandler) {
 		for range 2 {
 			w := <-s.opened
 			w.Add(at(pod("a", "1"), "5"))
@@ -145,17 +139,18 @@ func TestStreamsThatBreakOffAreNotSpunOn(t *testing.T) {
 	})
 }
 
-// TestAnExpiredVersionIsForgottenOnce asks for the newest state where the server
-// does not know the last version, and for no older than that again afterwards.
-func TestAnExpiredVersionIsForgottenOnce(t *testing.T) {
+// TestExpiredVersionIsDroppedOnce: when the server does not know the last
+// version, the informer asks for the newest state, and afterwards for none
+// older than that.
+func TestExpiredVersionIsDroppedOnce(t *testing.T) {
 	expired := &apierrors.NewResourceExpired("too old").ErrStatus
-	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *logbook) {
+	streaming(t, func(s *streams, inf cache.SharedIndexInformer, l *recordingHandler) {
 		w := <-s.opened
 		w.Action(watch.Bookmark, bookmark("5"))
 		w.Error(expired)
-		w = <-s.opened // from 5
+		w = <-s.opened // at version 5
 		w.Error(expired)
-		w = <-s.opened // from nowhere
+		w = <-s.opened // at no version
 		w.Action(watch.Bookmark, bookmark("7"))
 		w.Error(expired)
 		<-s.opened
@@ -163,23 +158,18 @@ func TestAnExpiredVersionIsForgottenOnce(t *testing.T) {
 	})
 }
 
-// TestBusyServersAreNotListed waits where the server is busy or away, and goes on
-// with the watch.
+// TestBusyServersAreNotListed: when the server is busy or unreachable, the
+// informer waits and then resumes the watch.
 func TestBusyServersAreNotListed(t *testing.T) {
 	for name, err := range map[string]error{
 		"429": apierrors.NewTooManyRequests("busy", 1), "refused": &url.Error{Op: "Get", URL: "https://server", Err: syscall.ECONNREFUSED},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newFlaky()
+				server := newFlakyServer()
 				server.noWatchList = true
 				inf := clientgo.NewSharedIndexInformer(server, &corev1.Pod{}, 0, nil)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					inf.RunWithContext(ctx)
-				}()
+				stop := inBackground(t, inf.RunWithContext)
 				synctest.Wait()
 				server.fault(&fault{verb: "watch", times: 3, after: -1, err: err})
 				server.drop(apierrors.NewTooManyRequests("busy", 1))
@@ -190,8 +180,7 @@ func TestBusyServersAreNotListed(t *testing.T) {
 				if s := observe(t, inf); s.Phase != informer.Watching || s.Lists != 1 || s.Errors != 4 || s.Watches != 2 {
 					t.Errorf("it is %+v", s)
 				}
-				cancel()
-				<-done
+				stop()
 			})
 		})
 	}

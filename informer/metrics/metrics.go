@@ -1,12 +1,10 @@
-// Package metrics shows the state of informers to Prometheus. Everything is read
-// when Prometheus asks, from [informer.Informer.Status]: an informer counts
-// nothing twice and knows nothing of Prometheus, and another system of metrics
-// needs no more than a package like this one.
+// Package metrics exports the status of informers to Prometheus. A collector reads
+// [informer.Informer.Status] at each scrape. Informers do not depend on
+// Prometheus, and a package like this one can support another metrics system.
 //
 //	registry.MustRegister(metrics.NewCollector(metrics.Of(pods, services)))
 //
-// Informers of the drop-in for client-go are shown the same way, see
-// clientgo.Observe and clientgo.Registry.
+// For informers of package clientgo, see clientgo.Observe and clientgo.Registry.
 package metrics
 
 import (
@@ -18,7 +16,7 @@ import (
 	"github.com/tidings-io/tidings/informer"
 )
 
-// Of reads the status of informers.
+// Of returns a function that reads the status of informers.
 func Of(informers ...interface{ Status() informer.Status }) func() []informer.Status {
 	return func() []informer.Status {
 		all := make([]informer.Status, len(informers))
@@ -29,7 +27,8 @@ func Of(informers ...interface{ Status() informer.Status }) func() []informer.St
 	}
 }
 
-// OfFactory reads the status of whatever informers a factory has at the time.
+// OfFactory returns a function that reads the status of all informers that a
+// factory has when it is called.
 func OfFactory(f *informer.Factory) func() []informer.Status {
 	return func() (all []informer.Status) {
 		for _, inf := range f.Informers() {
@@ -39,17 +38,17 @@ func OfFactory(f *informer.Factory) func() []informer.Status {
 	}
 }
 
-// measure is one metric of something that has a status.
+// measure is a metric computed from a status.
 type measure[S any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(S) (v float64, known bool)
-	join  func(a, b float64) float64 // of two that have the same labels
+	join  func(a, b float64) float64 // combines values with the same labels
 }
 
-func sum(a, b float64) float64   { return a + b }
-func least(a, b float64) float64 { return min(a, b) }
-func most(a, b float64) float64  { return max(a, b) }
+func sum(a, b float64) float64     { return a + b }
+func lowest(a, b float64) float64  { return min(a, b) }
+func highest(a, b float64) float64 { return max(a, b) }
 
 var labels = []string{"cluster", "group", "version", "resource", "namespace"}
 
@@ -67,10 +66,10 @@ func counter(name, help string, value func(informer.Status) uint64) measure[info
 
 var informers = []measure[informer.Status]{
 	gauge("objects", "Objects in the store.", sum, func(s informer.Status) (float64, bool) { return float64(s.Objects), true }),
-	gauge("bytes", "Bytes of the objects in the store, where it keeps them encoded.", sum, func(s informer.Status) (float64, bool) {
+	gauge("bytes", "Bytes of the objects in the store, if it keeps them encoded.", sum, func(s informer.Status) (float64, bool) {
 		return float64(s.Bytes), s.Bytes > 0 || s.Objects == 0
 	}),
-	gauge("synced", "1 once the first list is complete.", least, func(s informer.Status) (float64, bool) {
+	gauge("synced", "1 once the first list is complete.", lowest, func(s informer.Status) (float64, bool) {
 		if s.Synced {
 			return 1, true
 		}
@@ -80,25 +79,25 @@ var informers = []measure[informer.Status]{
 	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
 	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
 	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
-	gauge("lag_events", "Changes that the slowest handler or loop has not come to.", most, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
-	gauge("last_contact_seconds", "Time since the API server was last heard of.", most, func(s informer.Status) (float64, bool) {
+	gauge("lag_events", "Changes that the slowest handler or loop has not received yet.", highest, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
+	gauge("last_contact_seconds", "Time since the API server last sent something.", highest, func(s informer.Status) (float64, bool) {
 		return time.Since(s.LastContact).Seconds(), !s.LastContact.IsZero()
 	}),
-	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", most, func(s informer.Status) (float64, bool) {
+	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", highest, func(s informer.Status) (float64, bool) {
 		return float64(s.LastErrorTime.UnixNano()) / 1e9, !s.LastErrorTime.IsZero()
 	}),
 }
 
-var phase = prometheus.NewDesc("tidings_phase", "Informers that are in the phase: one, unless several have the same labels.", append(labels[:len(labels):len(labels)], "phase"), nil)
+var phase = prometheus.NewDesc("tidings_phase", "Informers in the phase: one, unless several have the same labels.", append(labels[:len(labels):len(labels)], "phase"), nil)
 
 func handler(name, help string, kind prometheus.ValueType, value func(informer.HandlerStatus) uint64) measure[informer.HandlerStatus] {
 	return of(append(labels[:len(labels):len(labels)], "handler"), name, help, kind, sum, func(s informer.HandlerStatus) (float64, bool) { return float64(value(s)), true })
 }
 
-// Handlers are told apart by name; those without one are in the informer's own
-// lag only.
+// Handlers are identified by name. Those without a name appear only in the lag of
+// their informer.
 var handlers = []measure[informer.HandlerStatus]{
-	handler("handler_events_total", "Events the handler has been told.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
+	handler("handler_events_total", "Events delivered to the handler.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
 	handler("handler_backlog_events", "Events that wait for the handler.", prometheus.GaugeValue, func(s informer.HandlerStatus) uint64 { return s.Backlog }),
 	handler("handler_folded_total", "Events folded into others because the handler was slow.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Folded }),
 	handler("handler_panics_total", "Events at which the handler panicked.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Panics }),
@@ -107,10 +106,9 @@ var handlers = []measure[informer.HandlerStatus]{
 // collector implements [prometheus.Collector].
 type collector struct{ statuses func() []informer.Status }
 
-// NewCollector shows what statuses returns at the time. Informers of the same
-// cluster, resource and namespace are shown as one, and so are handlers of the
-// same name: counts and sizes are added up, and of what tells how well they are
-// the worst is shown.
+// NewCollector returns a collector that calls statuses at each scrape. It combines
+// informers of the same cluster, resource and namespace, and handlers of the same
+// name: it adds counts and sizes, and takes the worst of the other values.
 func NewCollector(statuses func() []informer.Status) prometheus.Collector {
 	return collector{statuses}
 }
@@ -153,10 +151,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// table is what is shown, by metric and labels.
-type table map[place]row
+// table holds the values by metric and labels.
+type table map[rowKey]row
 
-type place struct {
+type rowKey struct {
 	desc   *prometheus.Desc
 	labels string
 }
@@ -170,11 +168,11 @@ type row struct {
 
 func (t table) add(desc *prometheus.Desc, kind prometheus.ValueType, value float64, join func(a, b float64) float64, labels []string) {
 	for i, label := range labels {
-		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // or Prometheus shows nothing at all
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // otherwise the whole scrape fails
 	}
-	at := place{desc, strings.Join(labels, "\xff")}
-	if have, ok := t[at]; ok {
+	key := rowKey{desc, strings.Join(labels, "\xff")}
+	if have, ok := t[key]; ok {
 		value = join(have.value, value)
 	}
-	t[at] = row{desc, kind, value, labels}
+	t[key] = row{desc, kind, value, labels}
 }

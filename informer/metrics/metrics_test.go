@@ -16,17 +16,17 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/tidings-io/tidings/cluster"
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/informer/metrics"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCollector(t *testing.T) {
-	server := demo.New(demo.Options{})
-	config, stop := demo.InProcess(server)
+	server := fakeapi.New(fakeapi.Options{})
+	config, stop := fakeapi.InProcess(server)
 	defer stop()
 	conn, err := cluster.New("test", config)
 	if err != nil {
@@ -70,13 +70,13 @@ tidings_objects{} 1
 # HELP tidings_synced 1 once the first list is complete.
 # TYPE tidings_synced gauge
 tidings_synced{} 1
-# HELP tidings_phase Informers that are in the phase: one, unless several have the same labels.
+# HELP tidings_phase Informers in the phase: one, unless several have the same labels.
 # TYPE tidings_phase gauge
 tidings_phase{p} 1
 # HELP tidings_handler_panics_total Events at which the handler panicked.
 # TYPE tidings_handler_panics_total counter
 tidings_handler_panics_total{h} 1
-# HELP tidings_handler_events_total Events the handler has been told.
+# HELP tidings_handler_events_total Events delivered to the handler.
 # TYPE tidings_handler_events_total counter
 tidings_handler_events_total{h} 2
 `)

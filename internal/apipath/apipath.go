@@ -1,6 +1,6 @@
-// Package apipath builds the addresses of requests to an API server. Every part
-// of a path stays one segment, whatever is in it: what a caller sends cannot
-// lead to another path than the one that was authorized.
+// Package apipath builds the URLs of requests to an API server. Each part of a path
+// stays one segment, whatever it contains, so a caller's input cannot lead to a path
+// other than the authorized one.
 package apipath
 
 import (
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Join appends parts to the path of base, each as one escaped segment. A part
-// that is empty, "." or "..", or that holds a slash or a percent sign is an error:
-// servers, and proxies that decode once more, may take it for another path, and
-// nothing in the API is called so. The query and the fragment of base
-// are left out. base is not changed.
+// Join appends parts to the path of base, each as one escaped segment, and drops the
+// query and the fragment of base. It returns an error for a part that is empty, "."
+// or "..", or that contains a slash or a percent sign: servers, and proxies that
+// decode twice, may read it as a different path, and nothing in the API has such a
+// name. Join does not change base.
 func Join(base *url.URL, parts ...string) (*url.URL, error) {
 	out := *base
 	out.RawQuery, out.ForceQuery, out.Fragment, out.RawFragment = "", false, "", ""

@@ -45,8 +45,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Whatever the parts are, a server that reads the address finds the same parts
-// behind the same prefix, and nothing after them.
+// FuzzJoin checks that a server that parses the URL gets the same parts after the
+// same prefix, and nothing after them.
 func FuzzJoin(f *testing.F) {
 	for _, seed := range [][2]string{{"v1", "pods"}, {"..", "."}, {"a/b", ""}, {"%2f", "?x=#"}, {"\\..\\", "\xff;"}} {
 		f.Add(seed[0], seed[1])

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Path names a resource of the Kubernetes API or, with a Name, one object of it.
+// Path identifies a resource of the Kubernetes API or, with a Name, one object.
 type Path struct {
 	Group, Version, Resource string
 	Namespace                string // empty: all namespaces, or the resource has none
 	Name                     string // empty: all objects
 }
 
-// parts are the segments of the path. A Namespace is its own namespace: the path
-// of one names it once.
+// parts returns the segments of the path. A Namespace is in itself, so its path
+// contains its name only once.
 func (p Path) parts() []string {
 	parts := []string{"apis", p.Group, p.Version}
 	if p.Group == "" {
 		parts = []string{"api", p.Version}
 	}
-	if p.Namespace != "" && !p.namesItself() {
+	if p.Namespace != "" && !p.isNamespace() {
 		parts = append(parts, "namespaces", p.Namespace)
 	}
 	parts = append(parts, p.Resource)
@@ -30,29 +30,28 @@ func (p Path) parts() []string {
 	return parts
 }
 
-func (p Path) namesItself() bool {
+func (p Path) isNamespace() bool {
 	return p.Group == "" && p.Resource == "namespaces" && p.Name == p.Namespace
 }
 
-// URL is the address of the path at a server whose own address is base; see
-// [Join].
+// URL returns the URL of the path at the server with the URL base; see [Join].
 func (p Path) URL(base *url.URL) (*url.URL, error) { return Join(base, p.parts()...) }
 
-// Spelling is how a path is written that means a [Path].
+// Spelling is how a URL path spells a [Path].
 type Spelling struct {
-	// Watch: in the older form of a watch, with that word behind the version.
+	// Watch is set for the deprecated form of a watch, with the segment "watch"
+	// after the version.
 	Watch bool
-	// NoNamespace: with the word namespaces, and an empty one behind it.
+	// NoNamespace is set for a path with an empty segment after "namespaces".
 	NoNamespace bool
 }
 
-// Is says whether an unescaped path, as a server reads it, is this one and nothing
-// else, and how it is written. Slashes at its end make no difference, as at an API
-// server.
+// Is reports whether path, the unescaped path of a request, is exactly p, and how it
+// is spelled. It ignores trailing slashes, as the API server does.
 func (p Path) Is(path string) (s Spelling, ok bool) {
 	path, ok = strings.CutPrefix(path, "/")
 	parts, found := p.parts(), strings.Split(strings.TrimRight(path, "/"), "/")
-	at := 2 // behind the version
+	at := 2 // after the version
 	if p.Group != "" {
 		at = 3
 	}

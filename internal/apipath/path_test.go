@@ -6,7 +6,7 @@ import (
 	"github.com/tidings-io/tidings/internal/apipath"
 )
 
-// A path is one resource's or object's, or it is not: there is no second reading.
+// TestPathIs checks that a path is matched by exactly one Path.
 func TestPathIs(t *testing.T) {
 	pods := apipath.Path{Version: "v1", Resource: "pods", Namespace: "a"}
 	one := apipath.Path{Version: "v1", Resource: "pods", Namespace: "a", Name: "p"}

@@ -1,36 +1,37 @@
-// Package changelog holds the log of changes that everyone who follows an
-// informer reads: a linked list of positions with immutable batches of events
-// between them.
+// Package changelog implements the log of changes that the subscribers of an
+// informer read. It is a linked list of positions with immutable batches of
+// events between them.
 //
-// Whoever reads the log holds the position it has come to. When the last
-// reader moves on, the garbage collector takes what lies behind, so the log
-// costs what its slowest reader is late by and nothing else; a retained window
-// beyond that (see [New]) lets a reader come back to an earlier
-// resourceVersion. There is no channel, ring or goroutine per event or per
-// reader: readers that have caught up wait on one channel that the next append
-// closes.
+// A reader holds its position. Once the last reader has moved past a batch, the
+// garbage collector frees it. So the log takes only the memory of what its
+// slowest reader has not read, plus the retained window (see [New]) that lets
+// readers resume from an earlier resourceVersion. It needs no channel, ring
+// buffer or goroutine per event or per reader: readers that have caught up wait
+// on one channel, which the next append closes.
 package changelog
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tidings-io/tidings/internal/broadcast"
 )
 
 // Kind says where a batch comes from.
 type Kind uint8
 
 const (
-	// Changes were watched one by one: each event has a resourceVersion of its
-	// own and a reader may stop and resume between any two of them.
+	// Changes were watched one by one. Each event has its own resourceVersion,
+	// and a reader may stop and resume between any two of them.
 	Changes Kind = iota
 	// Relist holds the differences between the store and a complete list. Its
-	// events mean something only together, at the version of the batch's End.
+	// events are meaningful only together, at the version of the batch's End.
 	Relist
-	// Emptied holds the deletion of everything, when a store is emptied.
+	// Emptied holds the deletion of every object.
 	Emptied
-	// Folded is what is left of several batches for a reader that fell behind;
-	// there are none in a log. It is resumable at its end.
+	// Folded is what remains of several batches for a reader that fell behind.
+	// It is resumable at its end. It does not occur in a log.
 	Folded
 )
 
@@ -46,8 +47,8 @@ type Batch[E any] struct {
 	detached atomic.Pointer[Batch[E]]
 }
 
-// Detached is the batch for those who must not keep what follows it: its End does
-// not lead on into the log. It is the same for all who ask.
+// Detached returns the batch with an End that does not lead on into the log, for
+// readers that must not keep the log alive. All callers get the same batch.
 func (b *Batch[E]) Detached() *Batch[E] {
 	if d := b.detached.Load(); d != nil {
 		return d
@@ -56,33 +57,31 @@ func (b *Batch[E]) Detached() *Batch[E] {
 	return b.detached.Load()
 }
 
-// Detached is the position without what follows it.
+// Detached returns a copy of the position that does not lead on into the log.
 func (p *Position[E]) Detached() *Position[E] {
 	return &Position[E]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq}
 }
 
-// Position is a place in the log. It keeps what follows it alive, and nothing
-// of what came before.
+// Position is a position in the log. It keeps everything after it alive, and
+// nothing before it.
 type Position[E any] struct {
 	// ResourceVersion of the store at this position.
 	ResourceVersion uint64
-	// Seq is the number of events before this position; the difference between
+	// Seq is the number of events before this position. The difference between
 	// two positions is the lag between them.
 	Seq uint64
 	// Synced says that the store had a complete list at this position.
 	Synced bool
 
-	next atomic.Pointer[Batch[E]]
-	// wake is made by the first reader that has to wait here, and closed by
-	// the writer: positions nobody waits at cost no channel.
-	wake atomic.Pointer[chan struct{}]
+	next     atomic.Pointer[Batch[E]]
+	appended broadcast.Signal // of next
 }
 
-// Next is the batch that follows, or nil if there is none yet.
+// Next returns the next batch, or nil if there is none yet.
 func (p *Position[E]) Next() *Batch[E] { return p.next.Load() }
 
-// Wait returns the batch that follows, waiting for it if need be. The error is
-// the context's cause.
+// Wait waits for the next batch and returns it. If ctx ends first, Wait returns its
+// cause.
 func (p *Position[E]) Wait(ctx context.Context) (*Batch[E], error) {
 	for {
 		if next := p.next.Load(); next != nil {
@@ -96,44 +95,21 @@ func (p *Position[E]) Wait(ctx context.Context) (*Batch[E], error) {
 	}
 }
 
-// Ready is closed as soon as something follows.
+// Ready returns a channel that is closed as soon as there is a next batch.
 func (p *Position[E]) Ready() <-chan struct{} {
-	wake := p.wake.Load()
-	if wake == nil {
-		ch := make(chan struct{})
-		if p.wake.CompareAndSwap(nil, &ch) {
-			wake = &ch
-		} else {
-			wake = p.wake.Load()
-		}
-	}
-	// The writer stores next before it looks for a channel to close. Had it
-	// looked before ours was there, next is visible here.
+	ready := p.appended.Next()
+	// The writer stores next before it notifies. If it notified before this
+	// channel existed, next is visible here.
 	if p.next.Load() != nil {
-		p.closeWake()
+		p.appended.Notify()
 	}
-	return *wake
+	return ready
 }
 
-// closeWake closes the channel that readers wait on, if there is one, once.
-func (p *Position[E]) closeWake() {
-	if wake := p.wake.Load(); wake != nil && wake != closedWake {
-		if p.wake.CompareAndSwap(wake, closedWake) {
-			close(*wake)
-		}
-	}
-}
-
-// closedWake stands in for a channel that has been closed.
-var closedWake = func() *chan struct{} {
-	ch := make(chan struct{})
-	close(ch)
-	return &ch
-}()
-
-// Log is the writer's end. One goroutine appends; any number may read.
+// Log is the writer's end of the log. One goroutine appends; any number may
+// read.
 type Log[E any] struct {
-	tail   *Position[E] // the writer's own
+	tail   *Position[E] // owned by the writer
 	retain uint64
 
 	mu     sync.Mutex // guards oldest
@@ -141,19 +117,20 @@ type Log[E any] struct {
 }
 
 // New returns an empty log. It keeps at least the last retain events, rounded
-// up to whole batches, for [Log.Since]; others only while somebody reads them.
+// up to whole batches, for [Log.Since]. Older events live only as long as a
+// reader has yet to read them.
 func New[E any](retain int) *Log[E] {
 	p := &Position[E]{}
 	return &Log[E]{tail: p, retain: uint64(max(retain, 0)), oldest: p}
 }
 
-// Tail is the position after everything. Only the writer may call it; readers
-// get theirs with the state that belongs to it.
+// Tail returns the position at the end. Only the writer may call it; a reader
+// gets its position together with the state that belongs to it.
 func (l *Log[E]) Tail() *Position[E] { return l.tail }
 
-// Append prepares a batch behind the tail and returns it. Readers do not see
-// it until the writer, having published the state at its End, calls the
-// announce function. Nothing may be appended before that.
+// Append creates a batch at the tail. Readers do not see it until the writer
+// calls announce, which it does after it has published the state at the batch's
+// End. Nothing else may be appended before that.
 func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64, synced bool) (b *Batch[E], announce func()) {
 	from := l.tail
 	b = &Batch[E]{Events: events, Kind: kind, End: &Position[E]{
@@ -166,21 +143,21 @@ func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64, synced bo
 		from.next.Store(b)
 		if resourceVersion < from.ResourceVersion {
 			// The source went back in time, as after a restore. From now on a
-			// number may mean a state from before that or one from after.
+			// version may mean a state from before that or one from after it.
 			l.Forget()
 		}
 		l.prune(b.End)
-		from.closeWake()
+		from.appended.Notify()
 	}
 }
 
-// prune moves the retained window up behind tail.
+// prune advances the start of the retained window. tail is the end of the log.
 func (l *Log[E]) prune(tail *Position[E]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.oldest != tail {
 		next := l.oldest.next.Load()
-		// Nobody can come back to a time before the first list.
+		// Nobody can resume from before the first list.
 		if l.oldest.ResourceVersion != 0 && tail.Seq-next.End.Seq < l.retain {
 			return
 		}
@@ -188,22 +165,22 @@ func (l *Log[E]) prune(tail *Position[E]) {
 	}
 }
 
-// Forget gives up the retained window: nothing that has been appended so far
-// can be resumed from any more. Only the writer may call it.
+// Forget drops the retained window: no reader can resume from before the
+// present end of the log. Only the writer may call it.
 func (l *Log[E]) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.oldest = l.tail
 }
 
-// Since finds where a reader that has seen everything up to resourceVersion
-// goes on: the last position of at most that version. If the batch that
-// follows is of kind Changes it may begin with events the reader has seen,
-// which have versions of their own to tell.
+// Since returns the position from which a reader that has seen everything up to
+// resourceVersion goes on: the last position whose version is not greater. If
+// the next batch is of kind Changes, it may begin with events that the reader has
+// seen: those whose versions are not greater than resourceVersion.
 //
-// It returns false if the log no longer reaches back that far, or not yet
-// forward to it, or if the version is of a time before the first list, of which
-// the log cannot know what happened.
+// Since returns false if the log does not reach back to resourceVersion, or has
+// not reached it yet, or if the version is from before the first list: the log
+// does not know what happened before that.
 func (l *Log[E]) Since(resourceVersion uint64) (*Position[E], bool) {
 	l.mu.Lock()
 	p := l.oldest

@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// Relay waits for news of a log on behalf of many readers, with one goroutine for
-// all of them, which is there as long as any reader is.
+// Relay waits for new batches on behalf of many readers, with one goroutine for
+// all of them. The goroutine runs as long as there is a reader. The zero value
+// is ready to use.
 type Relay[E any] struct {
 	mu      sync.Mutex
 	readers map[uint64]func()
-	joined  uint64
+	lastID  uint64
 	stop    context.CancelFunc
 	done    chan struct{}
 }
 
-// Join has read called, now and after whatever is appended behind at, until leave
-// is called; read does not run any more when leave returns. It is for the reader to
-// know what it has read. Read must be quick, since others wait for it, and must not
-// call Join or leave.
+// Join calls read once, and again after each append after the position at,
+// until leave is called. When leave returns, read is not running and is not
+// called again. The reader keeps track of what it has read. read must be quick,
+// since other readers wait for it, and must not call Join or leave.
 func (r *Relay[E]) Join(at *Position[E], read func()) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,10 +32,10 @@ func (r *Relay[E]) Join(at *Position[E], read func()) (leave func()) {
 			r.run(ctx, at)
 		}()
 	}
-	r.joined++
-	id := r.joined
+	r.lastID++
+	id := r.lastID
 	r.readers[id] = read
-	read() // what was appended before it was among the readers
+	read() // what was appended before the reader joined
 	return func() { r.leave(id) }
 }
 
@@ -62,14 +63,15 @@ func (r *Relay[E]) run(ctx context.Context, at *Position[E]) {
 		for ; next != nil; next = at.Next() {
 			at = next.End
 		}
-		if !r.tell(ctx) {
+		if !r.readAll(ctx) {
 			return
 		}
 	}
 }
 
-// tell has every reader read, unless they are others' by now.
-func (r *Relay[E]) tell(ctx context.Context) bool {
+// readAll calls every reader. It returns false if ctx has ended: the readers
+// may belong to a later run then.
+func (r *Relay[E]) readAll(ctx context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ctx.Err() != nil {

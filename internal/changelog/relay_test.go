@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 )
 
-// TestRelay: readers who come and go while the log grows miss nothing and are told
-// nothing twice or after they have left; when the last has gone nothing runs any
-// more, and the next one has it run again.
+// TestRelay checks that readers that come and go while the log grows miss nothing,
+// read nothing twice and are not called after they have left, and that the relay's
+// goroutine ends with the last reader and starts again with the next.
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New[int](0)
@@ -37,7 +37,7 @@ func TestRelay(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						if left {
-							t.Error("a reader that has left is told")
+							t.Error("read is called after leave has returned")
 						}
 						for b := at.Next(); b != nil; b = at.Next() {
 							for _, e := range b.Events {
@@ -69,7 +69,7 @@ func TestRelay(t *testing.T) {
 			all.Wait()
 			synctest.Wait()
 			if relay.stop != nil {
-				t.Error("the relay runs though nobody reads")
+				t.Error("the relay runs without readers")
 			}
 		}
 	})

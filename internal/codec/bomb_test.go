@@ -14,7 +14,7 @@ import (
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
-// bombs are small causes of what could be great harm: to a stack, or to memory.
+// bombs are small inputs that could exhaust a stack or memory.
 func bombs() map[string][]byte {
 	const n = 1 << 20
 	var labels strings.Builder
@@ -48,7 +48,7 @@ func bombs() map[string][]byte {
 	}
 }
 
-// No object costs much more than it has bytes, and none costs the process.
+// The memory for an object is bounded by its size, and no object crashes the process.
 func TestBombs(t *testing.T) {
 	for name, bomb := range bombs() {
 		for _, format := range []codec.Format{codec.JSON, codec.Protobuf} {
@@ -63,7 +63,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// costs fails if f allocates more than is reasonable for an input.
+// costs fails the test if f allocates too much for the size of an input.
 func costs(t *testing.T, name string, input []byte, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// checker returns a function that knows of most encodings of a T that they can
-// be decoded, without decoding them. What it is not sure of it says no to.
-func checker[T any]() func(Format, []byte) bool {
+// validator returns a function that reports whether an encoding can be decoded to a
+// T, without decoding it. It returns false if it is not sure.
+func validator[T any]() func(Format, []byte) bool {
 	_, dynamic := any(*new(T)).(*unstructured.Unstructured)
 	var message *messageShape
 	if t := reflect.TypeFor[T](); t.Implements(reflect.TypeFor[unmarshaler]()) {
@@ -23,18 +23,18 @@ func checker[T any]() func(Format, []byte) bool {
 	}
 	return func(format Format, content []byte) bool {
 		if format == Protobuf {
-			return message != nil && message.holds(content, 0)
+			return message != nil && message.valid(content, 0)
 		}
-		// Maps take any valid JSON; the fields of a Go type do not.
-		return dynamic && ordinary(content) && gjson.ValidBytes(content)
+		// Any valid JSON can be decoded to maps, but not to the fields of a Go type.
+		return dynamic && plainJSON(content) && gjson.ValidBytes(content)
 	}
 }
 
-const deep = 100 // more nesting than the API has
+const maxDepth = 100 // more nesting than any API type has
 
-// ordinary says that JSON, if it is valid, holds no number and no nesting that
+// plainJSON reports whether JSON, if it is valid, has no number and no nesting that
 // some decoders refuse.
-func ordinary(content []byte) bool {
+func plainJSON(content []byte) bool {
 	depth, digits := 0, 0
 	for i := 0; i < len(content); i++ {
 		switch c := content[i]; {
@@ -56,22 +56,21 @@ func ordinary(content []byte) bool {
 		default:
 			digits = 0
 		}
-		if depth > deep || digits > 18 {
+		if depth > maxDepth || digits > 18 {
 			return false
 		}
 	}
 	return true
 }
 
-// messageShape is what the protobuf tags of a Go struct say of its encoding.
+// messageShape describes the encoding of a Go struct, as its protobuf tags have it.
 type messageShape struct {
 	fields map[protowire.Number]*fieldShape
-	// custom is set if the tags do not tell all: the type has decoding of its
-	// own, which is asked.
+	// custom is set if the tags do not suffice. The type's own Unmarshal decides.
 	custom reflect.Type
-	// simple, if not nil, knows of most encodings of a custom type that they are
-	// good.
-	simple func([]byte) bool
+	// quick, if not nil, accepts most valid encodings of a custom type without
+	// Unmarshal.
+	quick func([]byte) bool
 }
 
 type fieldShape struct {
@@ -91,20 +90,20 @@ func messageOf(t reflect.Type) *messageShape {
 	return shapeOf(t)
 }
 
-// shapeOf is messageOf under the lock.
+// shapeOf is messageOf for callers that hold shapesMu.
 func shapeOf(t reflect.Type) *messageShape {
 	if m, ok := shapes[t]; ok {
 		return m
 	}
 	m := &messageShape{fields: map[protowire.Number]*fieldShape{}}
-	shapes[t] = m // at once, for types that hold themselves
+	shapes[t] = m // before its fields, for recursive types
 	switch t {
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
-		// A Timestamp of seconds and nanoseconds, any of which will do.
+		// A Timestamp of seconds and nanoseconds. All values are valid.
 		m.fields[1], m.fields[2] = &fieldShape{wire: protowire.VarintType}, &fieldShape{wire: protowire.VarintType}
 		return m
 	case reflect.TypeFor[resource.Quantity]():
-		m.simple = plainQuantity
+		m.quick = plainQuantity
 	}
 	if t.Kind() != reflect.Struct {
 		m.custom = t
@@ -130,8 +129,8 @@ func shapeOf(t reflect.Type) *messageShape {
 	return m
 }
 
-// fieldOf is the shape of a field of type t, nil if it is none that is known. It
-// goes by the Go type: the wire type in the tag is not always right.
+// fieldOf returns the shape of a field of type t, or nil if it does not know the
+// type. It goes by the Go type: the wire type in the tag is not always right.
 func fieldOf(t reflect.Type) *fieldShape {
 	own := func(t reflect.Type) bool { return reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) }
 	if t.Kind() == reflect.Pointer {
@@ -157,12 +156,12 @@ func fieldOf(t reflect.Type) *fieldShape {
 	return nil
 }
 
-// holds says that the message, at this depth within the object, can be decoded.
-func (m *messageShape) holds(message []byte, depth int) bool {
-	if depth > deep {
+// valid reports whether a message at this depth of the object can be decoded.
+func (m *messageShape) valid(message []byte, depth int) bool {
+	if depth > maxDepth {
 		return false
 	}
-	if m.simple != nil && m.simple(message) {
+	if m.quick != nil && m.quick(message) {
 		return true
 	}
 	if m.custom != nil {
@@ -177,9 +176,9 @@ func (m *messageShape) holds(message []byte, depth int) bool {
 		message = message[n:]
 		field := m.fields[number]
 		if field != nil && field.wire != wire || wire == protowire.StartGroupType {
-			return false // not what it should be
+			return false // not the wire type of the Go field
 		}
-		if wire != protowire.BytesType || field == nil { // unknown: newer than the Go type
+		if wire != protowire.BytesType || field == nil { // an unknown field is newer than the Go type
 			if n = protowire.ConsumeFieldValue(number, wire, message); n < 0 {
 				return false
 			}
@@ -187,7 +186,7 @@ func (m *messageShape) holds(message []byte, depth int) bool {
 			continue
 		}
 		value, n := protowire.ConsumeBytes(message)
-		if n < 0 || !field.holds(value, depth+1) {
+		if n < 0 || !field.valid(value, depth+1) {
 			return false
 		}
 		message = message[n:]
@@ -195,27 +194,26 @@ func (m *messageShape) holds(message []byte, depth int) bool {
 	return true
 }
 
-// holds says that the value of a length-delimited field can be decoded.
-func (f *fieldShape) holds(value []byte, depth int) bool {
+// valid reports whether the value of a length-delimited field can be decoded.
+func (f *fieldShape) valid(value []byte, depth int) bool {
 	switch {
 	case f.value != nil:
-		return f.value.holds(value, depth)
+		return f.value.valid(value, depth)
 	case f.entry != nil:
-		return f.holdsEntry(value, depth)
+		return f.validEntry(value, depth)
 	}
 	return true
 }
 
-// holdsEntry is holds for an entry of a map: the key is field 1, the value
-// field 2.
-func (f *fieldShape) holdsEntry(entry []byte, depth int) bool {
+// validEntry is valid for an entry of a map: the key is field 1, the value field 2.
+func (f *fieldShape) validEntry(entry []byte, depth int) bool {
 	for len(entry) > 0 {
 		number, wire, n := protowire.ConsumeTag(entry)
 		if n < 0 || wire != protowire.BytesType || number > 2 {
 			return false
 		}
 		value, size := protowire.ConsumeBytes(entry[n:])
-		if size < 0 || number == 2 && !f.entry.holds(value, depth) {
+		if size < 0 || number == 2 && !f.entry.valid(value, depth) {
 			return false
 		}
 		entry = entry[n+size:]
@@ -223,8 +221,8 @@ func (f *fieldShape) holdsEntry(entry []byte, depth int) bool {
 	return true
 }
 
-// plainQuantity says that the message is a quantity like 250m, 2 or 128Mi: field
-// 1, a text.
+// plainQuantity reports whether the message is a quantity like 250m, 2 or 128Mi:
+// field 1, a string.
 func plainQuantity(message []byte) bool {
 	if len(message) < 3 || message[0] != 1<<3|byte(protowire.BytesType) || int(message[1]) != len(message)-2 {
 		return false

@@ -1,7 +1,6 @@
-// Package codec turns the bytes of one object on the wire into what a store
-// keeps: a typed object, an unstructured one, its metadata alone, or the bytes
-// as they are. It is the seam between the engine, which is the same for all of
-// them, and the representation, which is not.
+// Package codec decodes one object into the representation that a store keeps: a
+// typed object, an unstructured one, its metadata alone, or its encoding. The engine
+// is the same for all of them.
 package codec
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/tidings-io/tidings/internal/share"
 )
 
-// Format is how bytes on the wire are encoded.
+// Format is the encoding of an object.
 type Format uint8
 
 // The formats an API server speaks.
@@ -30,19 +29,18 @@ const (
 
 // Codec makes objects of one resource. It is safe for concurrent use.
 type Codec[T any] interface {
-	// Accept is the value of the Accept header of requests whose answers this
-	// codec reads: of lists, or else of watches and single objects.
+	// Accept returns the Accept header for lists, or for watches and single
+	// objects.
 	Accept(list bool) string
-	// Decode makes an object of its encoding, which is only valid during the
-	// call. The object carries its kind and apiVersion whether or not the
-	// bytes do.
+	// Decode decodes an object. raw is only valid during the call. The object has
+	// its kind and apiVersion set, even if raw has none.
 	Decode(format Format, raw []byte) (T, error)
 }
 
-// Options say what to keep of an object. The zero value is usable.
+// Options of a codec. The zero value is usable.
 type Options struct {
-	// KeepManagedFields keeps metadata.managedFields, the record of who set
-	// which field: often half of an object, and of no use to its readers.
+	// KeepManagedFields keeps metadata.managedFields, the record of which manager
+	// set which field: often half of an object, and of no use to most readers.
 	KeepManagedFields bool
 	// Pack, if not nil, compresses [Raw] objects.
 	Pack *Packer
@@ -75,26 +73,26 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 	return codec.(Codec[T]), nil
 }
 
-// unmarshaler is what the built-in types have for protobuf.
+// unmarshaler is implemented by types that can be decoded from protobuf.
 type unmarshaler interface{ Unmarshal([]byte) error }
 
-// object is what every representation but Raw has in common.
-type object interface {
+// apiObject is implemented by every representation but Raw.
+type apiObject interface {
 	metav1.Object
 	runtime.Object
 }
 
-// finish makes o what the options and the promise of kind and apiVersion ask.
-func finish(o object, gvk schema.GroupVersionKind, opts Options) {
+// finish sets kind and apiVersion and drops what the options do not keep.
+func finish(o apiObject, gvk schema.GroupVersionKind, opts Options) {
 	o.GetObjectKind().SetGroupVersionKind(gvk)
 	if !opts.KeepManagedFields {
 		o.SetManagedFields(nil)
 	}
 }
 
-// Transformed is a codec whose objects are changed once they are made. The
-// object is transform's own; an error is one of decoding. Transform is never
-// called by two goroutines at once.
+// Transformed returns a codec that passes decoded objects through transform, which
+// may modify them. An error of transform is an error of Decode. Calls of transform
+// are never concurrent.
 func Transformed[T any](c Codec[T], transform func(T) (T, error)) Codec[T] {
 	return &transformed[T]{Codec: c, transform: transform}
 }
@@ -115,10 +113,9 @@ func (c *transformed[T]) Decode(format Format, raw []byte) (T, error) {
 	return c.transform(o)
 }
 
-// Shared is a codec whose objects, if they are of a Go type, have equal parts in
-// common with those made before. They must not be modified any more. Built-in kinds
-// are decoded by the table itself, unless they are transformed first: see
-// [share.Table.Decode].
+// Shared returns a codec whose objects share equal parts with earlier ones, if they
+// are of a Go type. They must not be modified. Objects of built-in kinds are decoded
+// by the table itself, unless they are transformed: see [share.Table.Decode].
 func Shared[T any](c Codec[T], table *share.Table) Codec[T] {
 	switch any(*new(T)).(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *Raw:
@@ -131,7 +128,7 @@ func Shared[T any](c Codec[T], table *share.Table) Codec[T] {
 
 type shared[T any] struct {
 	Codec[T]
-	typed typed[T] // if Codec is one: nothing changes its objects before they are shared
+	typed typed[T] // if Codec is one: its objects are not modified before they are shared
 	table *share.Table
 }
 
@@ -150,7 +147,7 @@ func (c shared[T]) Decode(format Format, raw []byte) (T, error) {
 	return o, err
 }
 
-// typed keeps objects as the Go type of their kind.
+// typed decodes objects to the Go type of their kind.
 type typed[T any] struct {
 	gvk        schema.GroupVersionKind
 	apiVersion string
@@ -177,17 +174,17 @@ func (c typed[T]) Decode(format Format, raw []byte) (T, error) {
 }
 
 func (c typed[T]) finish(out any) {
-	if meta, ok := out.(object).GetObjectKind().(*metav1.TypeMeta); ok {
-		meta.Kind, meta.APIVersion = c.gvk.Kind, c.apiVersion // which makes no new string
+	if meta, ok := out.(apiObject).GetObjectKind().(*metav1.TypeMeta); ok {
+		meta.Kind, meta.APIVersion = c.gvk.Kind, c.apiVersion // without allocating a string
 		if !c.opts.KeepManagedFields {
-			out.(object).SetManagedFields(nil)
+			out.(apiObject).SetManagedFields(nil)
 		}
 		return
 	}
-	finish(out.(object), c.gvk, c.opts)
+	finish(out.(apiObject), c.gvk, c.opts)
 }
 
-// dynamic keeps objects of any kind as nested maps.
+// dynamic decodes objects of any kind to nested maps.
 type dynamic struct {
 	gvk  schema.GroupVersionKind
 	opts Options
@@ -210,7 +207,7 @@ func (c dynamic) Decode(format Format, raw []byte) (*unstructured.Unstructured, 
 	return out, nil
 }
 
-// metadata keeps only the metadata of objects, and asks the server for no more.
+// metadata decodes only the metadata of objects, and requests no more.
 type metadata struct {
 	gvk  schema.GroupVersionKind
 	opts Options
@@ -221,7 +218,7 @@ func (c metadata) Accept(list bool) string {
 	if list {
 		as = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	}
-	// A server that cannot give metadata alone gives whole objects.
+	// A server that cannot send metadata alone sends whole objects.
 	return acceptProtobuf + as + "," + acceptJSON + as + "," + acceptJSON
 }
 
@@ -234,7 +231,7 @@ func (c metadata) Decode(format Format, raw []byte) (*metav1.PartialObjectMetada
 	return out, nil
 }
 
-// decode reads an object but for what the options drop.
+// decode decodes an object without what the options drop.
 func (o Options) decode(format Format, raw []byte, into any) error {
 	if !o.KeepManagedFields {
 		raw = withoutManagedFields(nil, format, raw)
@@ -250,7 +247,7 @@ func (o Options) decode(format Format, raw []byte, into any) error {
 		if err := json.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
 			return err
 		}
-		// Go reads null into anything and leaves it as it was.
+		// encoding/json accepts null for any type and does nothing.
 		if bytes.TrimSpace(raw)[0] != '{' {
 			return fmt.Errorf("not a JSON object: %.20q", raw)
 		}

@@ -17,7 +17,7 @@ import (
 
 var configMap = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// item is a config map as it stands in a list: without its kind.
+// item is a config map of a list: without its kind.
 const item = `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"7","generation":9007199254740993,"creationTimestamp":"2026-01-02T03:04:05Z",` +
 	`"labels":{"app":"web"},"managedFields":[{"manager":"m"}]},"data":{"v":"1"}}`
 
@@ -81,8 +81,8 @@ func TestUnstructured(t *testing.T) {
 	}
 }
 
-// Raw keeps the very bytes, and writes kind and apiVersion in front where they
-// are missing.
+// Raw keeps the encoding unchanged, except that it adds missing kind and apiVersion in
+// front.
 func TestRaw(t *testing.T) {
 	whole := `{"kind":"ConfigMap","apiVersion":"v1",` + item[1:]
 	for in, want := range map[string]string{
@@ -111,7 +111,7 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// What no server sends is an error or an object with its kind, never half one.
+// Objects that no server sends are errors, or complete with their kind.
 func TestOddObjects(t *testing.T) {
 	for _, in := range []string{``, ` `, `null`, ` null `, `5`, `"text"`, `[]`, `[{}]`, `{`, `{}{}`, `{"metadata":5}`, `{"metadata":{"name":5}}`, `{"metadata":{"labels":{"a":1}}}`} {
 		for name, err := range map[string]error{
@@ -162,7 +162,7 @@ type custom struct {
 
 func (c *custom) DeepCopyObject() runtime.Object { out := *c; return &out }
 
-func TestCustomTypesAreAskedForInJSON(t *testing.T) {
+func TestCustomTypesAreRequestedInJSON(t *testing.T) {
 	c, err := codec.For[*custom](schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, codec.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +176,8 @@ func TestCustomTypesAreAskedForInJSON(t *testing.T) {
 	}
 }
 
-// What cannot be kept is refused with a word on what can.
-func TestForWhatCannotBeKept(t *testing.T) {
+// The error for an unsupported type lists the supported ones.
+func TestUnsupportedTypes(t *testing.T) {
 	for name, err := range map[string]error{
 		"a string":        second(codec.For[string](configMap, codec.Options{})),
 		"a struct":        second(codec.For[corev1.ConfigMap](configMap, codec.Options{})),

@@ -5,24 +5,25 @@ import (
 	"fmt"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Compact keeps as [*Raw] the objects that another codec makes: a fifth to a
-// twentieth of the memory, for the time it takes to decode an object each time
-// it is read.
+// Compact is a codec that keeps the encodings of another codec's objects as [*Raw].
+// They take a fifth to a twentieth of the memory, but every read decodes an object.
 type Compact[T any] struct {
 	inner       Codec[T]
 	opts        Options
 	transformed Codec[T] // nil: nothing is transformed
 	pack        *Packer
-	check       func(Format, []byte) bool
+	valid       func(Format, []byte) bool
 }
 
-// NewCompact returns a codec that keeps what inner, made by [For] with the same
-// options, would make, and transform, if it is not nil, of that. Transform is
-// never called by two goroutines at once.
+// NewCompact returns a codec that keeps the objects of inner, which [For] made with
+// the same options. If transform is not nil, it keeps what transform returns for
+// them. Calls of transform are never concurrent.
 func NewCompact[T any](inner Codec[T], opts Options, transform func(T) (T, error), pack *Packer) *Compact[T] {
-	c := &Compact[T]{inner: inner, opts: opts, pack: pack, check: checker[T]()}
+	c := &Compact[T]{inner: inner, opts: opts, pack: pack, valid: validator[T]()}
 	if transform != nil {
 		c.transformed = Transformed(inner, transform)
 	}
@@ -32,8 +33,8 @@ func NewCompact[T any](inner Codec[T], opts Options, transform func(T) (T, error
 // Accept implements [Codec].
 func (c *Compact[T]) Accept(list bool) string { return c.inner.Accept(list) }
 
-// Decode implements [Codec]. What the inner codec could not decode is refused
-// now, not when it is read.
+// Decode implements [Codec]. It fails for encodings that the inner codec cannot
+// decode, so [Compact.Expand] never does.
 func (c *Compact[T]) Decode(format Format, content []byte) (*Raw, error) {
 	if !c.opts.KeepManagedFields {
 		buf := buffers.Get().(*[]byte)
@@ -48,7 +49,7 @@ func (c *Compact[T]) Decode(format Format, content []byte) (*Raw, error) {
 		if format, content, err = encode(format, o); err != nil {
 			return nil, err
 		}
-	} else if !c.check(format, content) {
+	} else if !c.valid(format, content) {
 		if _, err := c.inner.Decode(format, content); err != nil {
 			return nil, err
 		}
@@ -60,26 +61,26 @@ func (c *Compact[T]) Decode(format Format, content []byte) (*Raw, error) {
 	return c.pack.raw(id, format, content)
 }
 
-// Expand makes the object of what Decode kept.
+// Expand decodes an object that Decode returned.
 func (c *Compact[T]) Expand(r *Raw) T {
 	var o T
 	var err error
-	r.look(func(format Format, content []byte) { o, err = c.inner.Decode(format, content) })
+	r.visit(func(format Format, content []byte) { o, err = c.inner.Decode(format, content) })
 	if err != nil {
 		panic(fmt.Sprintf("codec: %s/%s was checked and cannot be decoded: %v", r.GetNamespace(), r.GetName(), err))
 	}
 	return o
 }
 
-// identityOf reads the identity off an object that can be decoded.
-func identityOf(format Format, content []byte) (Identity, error) {
+// identityOf returns the identity in the encoding of a valid object.
+func identityOf(format Format, content []byte) (object.Identity, error) {
 	if format == Protobuf {
 		return peekProtobuf(content), nil
 	}
 	return identityOfJSON(content, func(gjson.Result, gjson.Result) {})
 }
 
-// encode writes an object that was read from a format, in that format.
+// encode encodes an object, in the given format if its type supports it.
 func encode(format Format, o any) (Format, []byte, error) {
 	if m, ok := o.(interface{ Marshal() ([]byte, error) }); ok && format == Protobuf {
 		content, err := m.Marshal()

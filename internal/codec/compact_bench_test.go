@@ -11,7 +11,7 @@ import (
 	"github.com/tidings-io/tidings/internal/samplepods"
 )
 
-// What it costs to keep a pod, and to read it: go test -bench . ./internal/codec
+// BenchmarkPod measures decoding, keeping and reading a pod.
 func BenchmarkPod(b *testing.B) {
 	pods := samplepods.Clone(1000, 1)
 	var wire, text [][]byte

@@ -30,8 +30,8 @@ func compact[T any](t testing.TB, opts codec.Options, transform func(T) (T, erro
 	return inner, codec.NewCompact(inner, opts, transform, codec.NewPacker())
 }
 
-// What is kept compact reads like what is decoded at once, in every
-// representation, and takes a fraction of the bytes.
+// Compact objects read like those decoded at once, in every representation, and take a
+// fraction of the memory.
 func TestCompact(t *testing.T) {
 	pods := samplepods.Clone(300, 7)
 	t.Run("typed, protobuf", func(t *testing.T) {
@@ -101,7 +101,7 @@ func reads[T interface {
 	}
 }
 
-// An object is transformed before it is kept, and once.
+// An object is transformed once, before it is kept.
 func TestCompactTransforms(t *testing.T) {
 	times := 0
 	_, c := compact(t, codec.Options{}, func(p *corev1.Pod) (*corev1.Pod, error) {
@@ -136,7 +136,7 @@ func TestCompactTransforms(t *testing.T) {
 	}
 }
 
-// Names longer than any are refused, not cut.
+// Overlong names are errors. They are not truncated.
 func TestCompactBounds(t *testing.T) {
 	_, c := compact[*corev1.Pod](t, codec.Options{}, nil)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 70_000)}}
@@ -149,8 +149,8 @@ func TestCompactBounds(t *testing.T) {
 	}
 }
 
-// FuzzCompact: what can be decoded can be kept and read later, and nothing else
-// is kept.
+// FuzzCompact checks that Compact accepts exactly the encodings that the inner codec can
+// decode.
 func FuzzCompact(f *testing.F) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Labels: map[string]string{"a": "b"}}}
 	pods := samplepods.Clone(3, 1)

@@ -3,7 +3,6 @@ package codec
 import (
 	"bytes"
 	"slices"
-	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -11,10 +10,9 @@ import (
 
 const fieldManagedFields protowire.Number = 17 // of metav1.ObjectMeta
 
-// withoutManagedFields returns the encoding of an object with
-// metadata.managedFields cut out, so that nothing is allocated for what would be
-// thrown away. What it cannot make sense of it returns as it is. What it returns
-// is raw itself or is appended to dst.
+// withoutManagedFields cuts metadata.managedFields out of the encoding of an object,
+// so that they are never decoded. It returns raw itself, or the rest appended to dst.
+// It returns raw if it does not understand the encoding.
 func withoutManagedFields(dst []byte, format Format, raw []byte) []byte {
 	if format == Protobuf {
 		return cutProtobuf(dst, raw)
@@ -25,7 +23,7 @@ func withoutManagedFields(dst []byte, format Format, raw []byte) []byte {
 func cutProtobuf(dst, raw []byte) []byte {
 	number, kind, tag := protowire.ConsumeTag(raw)
 	if number != fieldMetadata || kind != protowire.BytesType {
-		return raw // metadata comes first in what Kubernetes writes
+		return raw // Kubernetes writes metadata first
 	}
 	metadata, n := protowire.ConsumeBytes(raw[tag:])
 	if n < 0 {
@@ -63,7 +61,7 @@ func cutJSON(dst, raw []byte) []byte {
 		return raw
 	}
 	from, to := -1, -1
-	metadata := gjson.Get(unsafe.String(unsafe.SliceData(raw), len(raw)), "metadata")
+	metadata := gjson.Get(stringOf(raw), "metadata")
 	if !metadata.IsObject() || metadata.Index == 0 {
 		return raw
 	}
@@ -77,7 +75,7 @@ func cutJSON(dst, raw []byte) []byte {
 	if from < 0 || to > len(raw) || to <= from || !bytes.HasPrefix(raw[from:], []byte(`"managedFields"`)) {
 		return raw
 	}
-	// One of the commas around it goes, too.
+	// Also cut one of the commas around it.
 	before, after := bytes.TrimRight(raw[:from], " \t\r\n"), bytes.TrimLeft(raw[to:], " \t\r\n")
 	switch {
 	case bytes.HasPrefix(after, []byte(",")):

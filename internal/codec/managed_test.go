@@ -12,8 +12,8 @@ import (
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
-// TestManagedFieldsAreCutOut: dropping managedFields before decoding gives what
-// dropping them after it would, wherever in the metadata they are.
+// TestManagedFieldsAreCutOut checks that cutting managedFields out before decoding is
+// the same as dropping them afterwards, wherever in the metadata they are.
 func TestManagedFieldsAreCutOut(t *testing.T) {
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	dropping, err := codec.For[*unstructured.Unstructured](gvk, codec.Options{})

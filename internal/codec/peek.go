@@ -5,12 +5,9 @@ import (
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
-)
 
-// Identity is what tells one version of one object from all others.
-type Identity struct {
-	Namespace, Name, UID, ResourceVersion string
-}
+	"github.com/tidings-io/tidings/internal/object"
+)
 
 // Field numbers of metav1.ObjectMeta, which is field 1 of every kind. See
 // k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto.
@@ -22,11 +19,11 @@ const (
 	fieldResourceVersion protowire.Number = 6
 )
 
-// Peek reads the identity off the encoding of an object without decoding it.
-// It reports false for what it cannot make sense of, which is then for Decode
-// to judge. The strings are valid as long as raw is not changed.
-func Peek(format Format, raw []byte) (Identity, bool) {
-	var id Identity
+// Peek returns the identity in the encoding of an object, without decoding it. It
+// returns false if it does not understand the encoding or the identity is incomplete.
+// The strings point into raw.
+func Peek(format Format, raw []byte) (object.Identity, bool) {
+	var id object.Identity
 	if format == Protobuf {
 		id = peekProtobuf(raw)
 	} else {
@@ -35,8 +32,8 @@ func Peek(format Format, raw []byte) (Identity, bool) {
 	return id, id.Name != "" && id.UID != "" && id.ResourceVersion != ""
 }
 
-func peekJSON(raw []byte) (id Identity) {
-	gjson.Parse(view(raw)).Get("metadata").ForEach(func(key, value gjson.Result) bool {
+func peekJSON(raw []byte) (id object.Identity) {
+	gjson.Parse(stringOf(raw)).Get("metadata").ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case "name":
 			id.Name = value.Str
@@ -52,7 +49,7 @@ func peekJSON(raw []byte) (id Identity) {
 	return id
 }
 
-func peekProtobuf(raw []byte) (id Identity) {
+func peekProtobuf(raw []byte) (id object.Identity) {
 	fields(raw, func(number protowire.Number, metadata []byte) bool {
 		if number != fieldMetadata {
 			return true
@@ -60,14 +57,14 @@ func peekProtobuf(raw []byte) (id Identity) {
 		fields(metadata, func(number protowire.Number, value []byte) bool {
 			switch number {
 			case fieldName:
-				id.Name = view(value)
+				id.Name = stringOf(value)
 			case fieldNamespace:
-				id.Namespace = view(value)
+				id.Namespace = stringOf(value)
 			case fieldUID:
-				id.UID = view(value)
+				id.UID = stringOf(value)
 			case fieldResourceVersion:
-				id.ResourceVersion = view(value)
-				return false // what follows is of no interest
+				id.ResourceVersion = stringOf(value)
+				return false // the fields after it are not needed
 			}
 			return true
 		})
@@ -76,8 +73,8 @@ func peekProtobuf(raw []byte) (id Identity) {
 	return id
 }
 
-// fields calls visit for each length-delimited field of a message until it
-// returns false or the message makes no sense.
+// fields calls visit for each length-delimited field of a message, until visit
+// returns false or the message is invalid.
 func fields(message []byte, visit func(protowire.Number, []byte) bool) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -100,5 +97,5 @@ func fields(message []byte, visit func(protowire.Number, []byte) bool) {
 	}
 }
 
-// view is the string that b is for now.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+// stringOf returns a string that shares the memory of b.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

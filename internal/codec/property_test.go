@@ -30,8 +30,8 @@ import (
 type kind struct {
 	gvk    schema.GroupVersionKind
 	create func() object
-	// codecs are the ways to keep objects of the type: as they come, with equal
-	// parts in common, and compact. They decode.
+	// codecs decode to the ways to keep objects of the type: as they are, with shared
+	// parts, and compact.
 	codecs func(*testing.T, codec.Options, *share.Table, *codec.Packer) map[string]func(codec.Format, []byte) (object, error)
 }
 
@@ -73,8 +73,8 @@ func kindAs[T object](gvk schema.GroupVersionKind, create func() object) kind {
 	}}
 }
 
-// random makes objects of any kind. What cannot be filled with just anything,
-// because it would not survive any encoding, is filled with care.
+// random makes objects of any kind. Fields whose random values would not survive an
+// encoding get values that do.
 func random(seed int64) *randfill.Filler {
 	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, func(serializer.CodecFactory) []any {
 		return []any{
@@ -101,12 +101,11 @@ func (p pair) check(t *testing.T, when string) {
 	}
 }
 
-// TestEveryBuiltInKindReadsLikeClientGos makes random objects of every kind that
-// client-go knows and compares what its decoders make of their encodings with
-// what a store keeps: nil is nil and empty is empty, in protobuf and JSON. All go
-// through one share table and one packer, and all are compared again once the
-// last has been there.
-func TestEveryBuiltInKindReadsLikeClientGos(t *testing.T) {
+// TestEveryBuiltInKindReadsLikeClientGo makes random objects of every kind that client-go
+// knows. It compares what client-go's decoders return for their encodings with what a
+// store keeps, including nil and empty, in protobuf and JSON. All objects use one share
+// table and one packer, and are compared again after the last one.
+func TestEveryBuiltInKindReadsLikeClientGo(t *testing.T) {
 	listed := map[reflect.Type]bool{}
 	for _, k := range builtIn {
 		listed[reflect.TypeOf(k.create()).Elem()] = true
@@ -123,7 +122,7 @@ func TestEveryBuiltInKindReadsLikeClientGos(t *testing.T) {
 	asProtobuf := protobufserializer.NewSerializer(scheme.Scheme, scheme.Scheme)
 	var pairs []pair
 	for i, k := range builtIn {
-		// The seed is the kind's, so that a failure comes again.
+		// The seed is the kind's, so failures are reproducible.
 		fill := random(int64(i))
 		kept := map[bool]map[string]func(codec.Format, []byte) (object, error){}
 		for _, keep := range []bool{false, true} {
@@ -182,7 +181,7 @@ func encodeWith(t *testing.T, s runtime.Serializer, o runtime.Object) []byte {
 	return wire.Bytes()
 }
 
-// withoutEnvelope returns a copy of the encoding as it stands in a list.
+// withoutEnvelope returns a copy of the encoding as in a list.
 func withoutEnvelope(t *testing.T, format codec.Format, wire []byte) []byte {
 	t.Helper()
 	if format == codec.JSON {

@@ -14,32 +14,34 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Raw is an object kept as the bytes it came in, perhaps compressed, with what
-// the store asks for most read out of them once. It is what a server keeps that
-// hands the bytes on, and what an informer keeps that decodes on read. Read-only.
+// Raw is the encoding of an object, possibly compressed, along with the object's
+// identity. Servers keep Raws to send the encoding as it is, and compact informers to
+// decode objects on read. It is read-only.
 //
-// There may be a million of them: a Raw is one small struct and one string.
+// There may be a million of them, so a Raw is one small struct and one string.
 type Raw struct {
-	// text is namespace, name, uid, resourceVersion and the object's encoding,
-	// one behind the other.
+	// text is the concatenation of namespace, name, uid, resourceVersion and the
+	// object's encoding.
 	text     string
 	encoding *encoding
 	ends     [4]uint16 // where the first four end
 }
 
-// encoding is how the last part of a Raw's text is to be read.
+// encoding describes the last part of a Raw's text.
 type encoding struct {
 	format Format
 	dict   *dictionary // nil: not compressed
 }
 
-// plain are the encodings of what is not compressed.
+// plain are the encodings of uncompressed objects.
 var plain = [...]*encoding{JSON: {format: JSON}, Protobuf: {format: Protobuf}}
 
-// newRaw makes a Raw of copies of what it is given.
-func newRaw(id Identity, e *encoding, content []byte) (*Raw, error) {
+// newRaw returns a Raw with copies of id and content.
+func newRaw(id object.Identity, e *encoding, content []byte) (*Raw, error) {
 	parts := [4]string{id.Namespace, id.Name, id.UID, id.ResourceVersion}
 	r, end := &Raw{encoding: e}, 0
 	for i, part := range parts {
@@ -54,20 +56,20 @@ func newRaw(id Identity, e *encoding, content []byte) (*Raw, error) {
 		text = append(text, part...)
 	}
 	text = append(text, content...)
-	r.text = unsafe.String(unsafe.SliceData(text), len(text))
+	r.text = stringOf(text)
 	return r, nil
 }
 
-// The accessors the store asks for.
+// Raw implements object.Object.
 
 func (r *Raw) GetNamespace() string       { return r.text[:r.ends[0]] }
 func (r *Raw) GetName() string            { return r.text[r.ends[0]:r.ends[1]] }
 func (r *Raw) GetUID() types.UID          { return types.UID(r.text[r.ends[1]:r.ends[2]]) }
 func (r *Raw) GetResourceVersion() string { return r.text[r.ends[2]:r.ends[3]] }
 
-// GetLabels reads the labels out of the encoding.
+// GetLabels decodes the labels.
 func (r *Raw) GetLabels() (labels map[string]string) {
-	r.look(func(format Format, content []byte) {
+	r.visit(func(format Format, content []byte) {
 		if format == Protobuf {
 			labels = labelsOfProtobuf(content)
 		} else {
@@ -77,7 +79,7 @@ func (r *Raw) GetLabels() (labels map[string]string) {
 	return labels
 }
 
-// Content is the object's encoding. It must not be modified.
+// Content returns the object's encoding. It must not be modified.
 func (r *Raw) Content() (Format, []byte) {
 	if r.encoding.dict != nil {
 		return r.encoding.format, r.encoding.dict.expand(nil, r.stored())
@@ -85,8 +87,8 @@ func (r *Raw) Content() (Format, []byte) {
 	return r.encoding.format, r.stored()
 }
 
-// look shows the object's encoding to read, for the time of the call only.
-func (r *Raw) look(read func(Format, []byte)) {
+// visit calls read with the object's encoding, which is only valid during the call.
+func (r *Raw) visit(read func(Format, []byte)) {
 	if r.encoding.dict == nil {
 		read(r.encoding.format, r.stored())
 		return
@@ -97,14 +99,14 @@ func (r *Raw) look(read func(Format, []byte)) {
 	read(r.encoding.format, *buf)
 }
 
-// stored is the encoding as it is kept, compressed or not.
+// stored returns the encoding as it is kept, compressed or not.
 func (r *Raw) stored() []byte {
 	content := r.text[r.ends[3]:]
 	return unsafe.Slice(unsafe.StringData(content), len(content))
 }
 
-// JSON is the object's JSON, kind and apiVersion included. It must not be
-// modified. Objects kept as protobuf have none.
+// JSON returns the object's JSON with kind and apiVersion, or nil if the object is
+// kept as protobuf. It must not be modified.
 func (r *Raw) JSON() []byte {
 	if format, content := r.Content(); format == JSON {
 		return content
@@ -112,17 +114,17 @@ func (r *Raw) JSON() []byte {
 	return nil
 }
 
-// LookJSON shows the object's JSON to read, for the time of the call only: it may
-// be in memory that is used again. Nothing is shown of an object kept as protobuf.
-func (r *Raw) LookJSON(read func([]byte)) {
-	r.look(func(format Format, content []byte) {
+// VisitJSON calls read with the object's JSON, which is only valid during the call:
+// its memory may be reused. It does not call read if the object is kept as protobuf.
+func (r *Raw) VisitJSON(read func([]byte)) {
+	r.visit(func(format Format, content []byte) {
 		if format == JSON {
 			read(content)
 		}
 	})
 }
 
-// Len is the length of the object's encoding, as it is read.
+// Len returns the length of the object's encoding, uncompressed.
 func (r *Raw) Len() int {
 	stored := r.stored()
 	if r.encoding.dict != nil {
@@ -141,13 +143,13 @@ func (r *Raw) MarshalJSON() ([]byte, error) {
 	return nil, fmt.Errorf("%s is kept as protobuf, not as JSON", strings.TrimPrefix(r.GetNamespace()+"/"+r.GetName(), "/"))
 }
 
-// Size is the number of bytes the object takes, by and large.
+// Size returns the approximate memory use of the object, in bytes.
 func (r *Raw) Size() int { return len(r.text) }
 
 // raw keeps objects as JSON with kind and apiVersion.
 type raw struct {
 	gvk  schema.GroupVersionKind
-	pack *Packer // nil: nothing is compressed
+	pack *Packer // nil for no compression
 }
 
 func (c raw) Accept(bool) string { return acceptJSON }
@@ -183,22 +185,22 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 	return c.pack.raw(id, JSON, b)
 }
 
-// identityOfJSON reads the identity off an object, shows the object's fields to
-// visit, and sees to it that all of it is valid JSON.
-func identityOfJSON(b []byte, visit func(key, value gjson.Result)) (Identity, error) {
-	var id Identity
-	if !(ordinary(b) && gjson.ValidBytes(b) || json.Valid(b)) {
+// identityOfJSON returns the identity of an object, after calling visit for each of
+// its fields. It returns an error if the object is not valid JSON.
+func identityOfJSON(b []byte, visit func(key, value gjson.Result)) (object.Identity, error) {
+	var id object.Identity
+	if !(plainJSON(b) && gjson.ValidBytes(b) || json.Valid(b)) {
 		var nothing json.RawMessage
-		return id, json.Unmarshal(b, &nothing) // says what is wrong with it
+		return id, json.Unmarshal(b, &nothing) // for its error
 	}
-	whole := gjson.Parse(unsafe.String(unsafe.SliceData(b), len(b)))
+	whole := gjson.Parse(stringOf(b))
 	if !whole.IsObject() {
 		return id, fmt.Errorf("not a JSON object: %.20q", bytes.TrimSpace(b))
 	}
 	var err error
 	text := func(field string, value gjson.Result) string {
 		if value.Type != gjson.String && value.Type != gjson.Null {
-			err = fmt.Errorf("metadata.%s is no string: %.20q", field, value.Raw)
+			err = fmt.Errorf("metadata.%s is not a string: %.20q", field, value.Raw)
 		}
 		return value.Str
 	}
@@ -209,7 +211,7 @@ func identityOfJSON(b []byte, visit func(key, value gjson.Result)) (Identity, er
 		}
 		if !value.IsObject() {
 			if value.Type != gjson.Null {
-				err = fmt.Errorf("metadata is no JSON object: %.20q", value.Raw)
+				err = fmt.Errorf("metadata is not a JSON object: %.20q", value.Raw)
 			}
 			return true
 		}
@@ -233,18 +235,18 @@ func identityOfJSON(b []byte, visit func(key, value gjson.Result)) (Identity, er
 	return id, err
 }
 
-// checkLabels says what is wrong with labels, so that who reads them later can
-// rely on them.
+// checkLabels returns an error if labels is not an object of strings. GetLabels
+// relies on it.
 func checkLabels(labels gjson.Result) (err error) {
 	if labels.Type == gjson.Null {
 		return nil
 	}
 	if !labels.IsObject() {
-		return fmt.Errorf("metadata.labels is no JSON object: %.20q", labels.Raw)
+		return fmt.Errorf("metadata.labels is not a JSON object: %.20q", labels.Raw)
 	}
 	labels.ForEach(func(key, value gjson.Result) bool {
 		if value.Type != gjson.String && value.Type != gjson.Null {
-			err = fmt.Errorf("metadata.labels[%q] is no string: %.20q", key.Str, value.Raw)
+			err = fmt.Errorf("metadata.labels[%q] is not a string: %.20q", key.Str, value.Raw)
 		}
 		return err == nil
 	})
@@ -253,11 +255,11 @@ func checkLabels(labels gjson.Result) (err error) {
 
 func labelsOfJSON(b []byte) map[string]string {
 	var labels map[string]string
-	gjson.Get(unsafe.String(unsafe.SliceData(b), len(b)), "metadata.labels").ForEach(func(key, value gjson.Result) bool {
+	gjson.Get(stringOf(b), "metadata.labels").ForEach(func(key, value gjson.Result) bool {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[strings.Clone(key.Str)] = strings.Clone(value.Str) // b is read-only for the time of the call only
+		labels[strings.Clone(key.Str)] = strings.Clone(value.Str) // b is only valid during the call
 		return true
 	})
 	return labels
@@ -296,11 +298,11 @@ func labelsOfProtobuf(b []byte) map[string]string {
 	return labels
 }
 
-// isName says whether a value is a text that is not empty.
+// isName reports whether a value is a non-empty string.
 func isName(value gjson.Result) bool { return value.Type == gjson.String && value.Str != "" }
 
-// prepend writes kind and apiVersion in front of an object that has neither,
-// as the items of lists do not, to be appended to dst.
+// prepend appends to dst an object with kind and apiVersion added at its front. The
+// items of lists have neither.
 func (c raw) prepend(dst, b []byte) []byte {
 	kind, _ := json.Marshal(c.gvk.Kind) // of a string: cannot fail
 	apiVersion, _ := json.Marshal(c.gvk.GroupVersion().String())
@@ -315,8 +317,8 @@ func (c raw) prepend(dst, b []byte) []byte {
 	return dst
 }
 
-// rewrite sets kind and apiVersion of an object that has only one of them, or
-// has them empty, which no API server sends.
+// rewrite sets kind and apiVersion of an object with only one of them, or with empty
+// ones. API servers do not send such objects.
 func (c raw) rewrite(b []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(b, &fields)
@@ -332,9 +334,8 @@ func (c raw) rewrite(b []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// WithVersion returns a copy of an object kept as JSON that has another
-// resourceVersion: what an API server tells of an object that has ceased to match
-// a selector.
+// WithVersion returns a copy of an object kept as JSON with another resourceVersion,
+// as API servers send it when an object no longer matches a selector.
 func WithVersion(r *Raw, resourceVersion string) (*Raw, error) {
 	content := r.JSON()
 	if content == nil {
@@ -347,6 +348,6 @@ func WithVersion(r *Raw, resourceVersion string) (*Raw, error) {
 	if old := gjson.GetBytes(content, "metadata.resourceVersion"); old.Index > 0 {
 		content = slices.Concat(content[:old.Index], quoted, content[old.Index+len(old.Raw):])
 	}
-	id := Identity{Namespace: r.GetNamespace(), Name: r.GetName(), UID: string(r.GetUID()), ResourceVersion: resourceVersion}
+	id := object.Identity{Namespace: r.GetNamespace(), Name: r.GetName(), UID: string(r.GetUID()), ResourceVersion: resourceVersion}
 	return newRaw(id, plain[JSON], content)
 }

@@ -58,7 +58,7 @@ func TestStopAndKillRefuseConnections(t *testing.T) {
 	}
 }
 
-// A crash that nobody asked for is one that can be recovered from.
+// The API server can be started again after a crash.
 func TestStartAfterCrash(t *testing.T) {
 	c := Start(t)
 	if err := syscall.Kill(c.PID(apiServer), syscall.SIGKILL); err != nil {

@@ -18,51 +18,52 @@ import (
 	"time"
 )
 
-// EnvDir is the environment variable that names the folder of the programs in
-// place of one in the user's cache. Programs that are in that folder are used as
-// they are; others are built into it.
+// EnvDir is the environment variable that names a folder of programs to use
+// instead of the one in the user's cache. Programs found there are used as they
+// are; missing ones are built into it.
 const EnvDir = "TIDINGS_CONTROLPLANE"
 
-// A binary is a main package of the control plane's module, which is several
-// programs under several names.
+// A binary is a main package of the control plane's module that contains
+// several programs, told apart by the name they are called by.
 type binary struct {
 	name     string // of the file
-	pkg      string // folder of the main package, from the module's
+	pkg      string // the folder of the main package in the module
 	programs []string
-	cold     string // how long the first build takes, for the message
+	cold     string // how long the first build takes, for a message
 }
 
-var basic = binary{
+var coreBinary = binary{
 	name:     "controlplane",
 	pkg:      ".",
 	programs: []string{"kube-apiserver", "etcd", "kubectl"},
 	cold:     "five to nine minutes on two cores the first time, seconds later on",
 }
 
-var live = binary{
-	name:     "live",
-	pkg:      "./live",
+var controllersBinary = binary{
+	name:     "controllers",
+	pkg:      "./controllers",
 	programs: []string{"kube-controller-manager", "kube-scheduler", "kwok", "kwok-stages"},
 	cold:     "about a minute on two cores after the control plane, seconds later on",
 }
 
-// Build returns the folder that holds kube-apiserver, etcd and kubectl, and
-// builds them if they are not there. Named as they are, the folder serves
-// controller-runtime's envtest as KUBEBUILDER_ASSETS too.
+// Build returns the folder of kube-apiserver, etcd and kubectl, and builds them
+// if they are missing. The folder can also be the KUBEBUILDER_ASSETS of
+// controller-runtime's envtest.
 //
-// The folder is in the user's cache, under a name that changes with the module
-// it is built from, so that every checkout on a machine shares it. Any number
-// of processes may call Build at once: one builds, the others wait for it. A
-// build that ctx ends leaves what it compiled in Go's build cache, and the next
-// continues there. What it does, and how long it took, it says on standard
-// error; when there is nothing to do it says nothing.
-func Build(ctx context.Context) (string, error) { return basic.build(ctx) }
+// The folder is in the user's cache. Its name changes with the module it is
+// built from, so all checkouts on a machine can share it. Build may be called
+// by any number of processes at once: one builds and the others wait. If ctx
+// ends a build, the next one continues from Go's build cache. Build reports its
+// work and the time it took on standard error. If there is nothing to do it
+// prints nothing.
+func Build(ctx context.Context) (string, error) { return coreBinary.build(ctx) }
 
-// BuildLive does as [Build] does for kube-controller-manager, kube-scheduler and
+// BuildControllers is [Build] for kube-controller-manager, kube-scheduler and
 // kwok, which [WithControllers] and [WithKwok] need.
-func BuildLive(ctx context.Context) (string, error) { return live.build(ctx) }
+func BuildControllers(ctx context.Context) (string, error) { return controllersBinary.build(ctx) }
 
-// build returns the folder that holds b's programs, and builds them if need be.
+// build returns the folder of b's programs, and builds them if they are
+// missing.
 func (b binary) build(ctx context.Context) (string, error) {
 	if dir := os.Getenv(EnvDir); dir != "" {
 		dir, err := filepath.Abs(dir)
@@ -87,9 +88,9 @@ func (b binary) build(ctx context.Context) (string, error) {
 	return dir, b.buildInto(ctx, dir)
 }
 
-// buildInto puts b and the links to it into dir, unless they are there.
+// buildInto builds b and the links to it in dir, unless they exist.
 func (b binary) buildInto(ctx context.Context, dir string) error {
-	if b.isIn(dir) {
+	if b.isBuilt(dir) {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -102,7 +103,7 @@ func (b binary) buildInto(ctx context.Context, dir string) error {
 		return fmt.Errorf("wait for another process that builds %s: %w", b, err)
 	}
 	defer lock.unlock()
-	if b.isIn(dir) {
+	if b.isBuilt(dir) {
 		return nil
 	}
 
@@ -119,16 +120,16 @@ func (b binary) buildInto(ctx context.Context, dir string) error {
 	return nil
 }
 
-// isIn reports whether every program of b is in dir. They are links to b, which
-// appears last, so they lead nowhere until b is complete.
-func (b binary) isIn(dir string) bool {
+// isBuilt reports whether every program of b is in dir. The programs are links
+// to b, which is put there last, so they are dangling until b is complete.
+func (b binary) isBuilt(dir string) bool {
 	return !slices.ContainsFunc(b.programs, func(program string) bool {
 		_, err := os.Stat(filepath.Join(dir, program))
 		return err != nil
 	})
 }
 
-// compile builds b from the module and puts it, with its links, into dir.
+// compile builds b from the module, and puts it and its links into dir.
 func (b binary) compile(ctx context.Context, module, dir string) error {
 	version, err := kubernetesVersion(ctx, module)
 	if err != nil {
@@ -141,8 +142,8 @@ func (b binary) compile(ctx context.Context, module, dir string) error {
 
 	building := filepath.Join(dir, ".building-"+b.name)
 	defer os.Remove(building)
-	// The compiler need not write the debug information that -s and -w tell
-	// the linker to drop. The code is the same.
+	// With -s and -w the linker drops the debug information, so the compiler
+	// need not write it. The code is the same.
 	cmd := goCommand(ctx, module, "build", "-trimpath", "-buildvcs=false",
 		"-gcflags=all=-dwarf=false", "-ldflags="+ldflags, "-o", building, b.pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -158,8 +159,8 @@ func (b binary) compile(ctx context.Context, module, dir string) error {
 	return os.Rename(building, filepath.Join(dir, b.name))
 }
 
-// hash names what b is built from: its main package, the versions of what that
-// imports, the Go version and the platform.
+// hash identifies what b is built from: its main package, the versions of its
+// dependencies, the Go version and the platform.
 func (b binary) hash(module string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(module, b.pkg, "*.go"))
 	if err != nil {
@@ -179,34 +180,34 @@ func (b binary) hash(module string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// String names b's programs, as in "kube-apiserver, etcd and kubectl".
+// String lists b's programs, as in "kube-apiserver, etcd and kubectl".
 func (b binary) String() string {
 	last := len(b.programs) - 1
 	return strings.Join(b.programs[:last], ", ") + " and " + b.programs[last]
 }
 
-// findModule returns the folder of the control plane's module: the folder
-// controlplane of the repository that the working directory is in, as it is in
-// every test that go test runs.
+// findModule returns the folder of the control plane's module:
+// test/controlplane in the repository that contains the working directory. go
+// test runs every test in its package's folder, so tests always find it.
 func findModule() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the control plane's module: %w", err)
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
-		module := filepath.Join(dir, "controlplane")
+		module := filepath.Join(dir, "test", "controlplane")
 		mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
-		if err == nil && strings.HasPrefix(string(mod), "module github.com/tidings-io/tidings/controlplane\n") {
+		if err == nil && strings.HasPrefix(string(mod), "module github.com/tidings-io/tidings/test/controlplane\n") {
 			return module, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the control plane's module: no folder controlplane with its go.mod in %s or above; "+
+			return "", fmt.Errorf("find the control plane's module: no folder test/controlplane with its go.mod in %s or above; "+
 				"run in a checkout of Tidings or set %s", start, EnvDir)
 		}
 	}
 }
 
-// kubernetesVersion is the version of Kubernetes that the module builds.
+// kubernetesVersion returns the version of Kubernetes that the module builds.
 func kubernetesVersion(ctx context.Context, module string) (string, error) {
 	out, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").Output()
 	if err != nil {
@@ -222,8 +223,8 @@ func kubernetesVersion(ctx context.Context, module string) (string, error) {
 func goCommand(ctx context.Context, module string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
-	// A workspace would choose other versions than the module's go.mod does,
-	// and cgo is in none of the released binaries.
+	// A workspace may select other versions than the module's go.mod does, and
+	// released binaries are built without cgo.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	return cmd
 }

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 )
 
-// prebuilt puts files of the programs' names into a new folder.
+// prebuilt returns a new folder with a file for each program.
 func prebuilt(t *testing.T) string {
 	dir := t.TempDir()
-	for _, program := range basic.programs {
+	for _, program := range coreBinary.programs {
 		if err := os.WriteFile(filepath.Join(dir, program), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestBuildUsesTheFolderOfTheEnvironment(t *testing.T) {
 	if err != nil || got != dir {
 		t.Errorf("Build: %s, %v, want %s as the environment says", got, err, dir)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(basic.programs) {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != len(coreBinary.programs) {
 		t.Errorf("Build left %v (error %v) in a folder that had all programs", entries, err)
 	}
 }
@@ -41,21 +41,21 @@ func TestBuildOutsideOfACheckout(t *testing.T) {
 	}
 }
 
-// Links to a binary that is not there yet do not count.
+// Links to a missing binary do not count.
 func TestUnfinishedBuildIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
-	for _, program := range basic.programs {
-		if err := os.Symlink(basic.name, filepath.Join(dir, program)); err != nil {
+	for _, program := range coreBinary.programs {
+		if err := os.Symlink(coreBinary.name, filepath.Join(dir, program)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if basic.isIn(dir) {
+	if coreBinary.isBuilt(dir) {
 		t.Error("a folder of links to nothing counts as built")
 	}
-	if err := os.WriteFile(filepath.Join(dir, basic.name), nil, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, coreBinary.name), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if !basic.isIn(dir) {
+	if !coreBinary.isBuilt(dir) {
 		t.Error("a folder with the binary and its links does not count as built")
 	}
 }
@@ -63,7 +63,7 @@ func TestUnfinishedBuildIsNotUsed(t *testing.T) {
 func TestHashChangesWithWhatIsBuilt(t *testing.T) {
 	module := t.TempDir()
 	hash := func() string {
-		sum, err := basic.hash(module)
+		sum, err := coreBinary.hash(module)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,18 +98,18 @@ func TestHashChangesWithWhatIsBuilt(t *testing.T) {
 	}
 	before := hash()
 	write("README.md", "nothing is built from this")
-	write("live/main.go", "another binary is built from this")
+	write("controllers/main.go", "another binary is built from this")
 	if hash() != before {
 		t.Error("the hash changes with a file that the binary is not built from")
 	}
-	if sum, err := live.hash(module); err != nil || sum == before {
+	if sum, err := controllersBinary.hash(module); err != nil || sum == before {
 		t.Errorf("the hash of another binary is %s (error %v), the same", sum, err)
 	}
 }
 
 func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := lockFile(t.Context(), path, func() { t.Error("waited for a lock that nobody holds") })
+	first, err := lockFile(t.Context(), path, func() { t.Error("waited for a lock that is free") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +119,10 @@ func TestLockIsExclusive(t *testing.T) {
 		defer cancel()
 		waited := 0
 		if _, err := lockFile(ctx, path, func() { waited++ }); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("locked what is locked: %v, want to wait until the deadline", err)
+			t.Errorf("locked a locked file: %v, want to wait until the deadline", err)
 		}
 		if waited != 1 {
-			t.Errorf("was told %d times that it has to wait, want once", waited)
+			t.Errorf("waiting was called %d times, want once", waited)
 		}
 
 		got := make(chan error)

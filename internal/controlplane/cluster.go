@@ -22,21 +22,21 @@ import (
 )
 
 // startTimeout bounds how long a program may take to become ready. It takes
-// seconds, but on a machine that is busy building it may take a while.
+// seconds, but longer on a machine that is busy building.
 const startTimeout = 3 * time.Minute
 
-// A Cluster is a running control plane. Its methods may be called from any
-// goroutine.
+// A Cluster is a running control plane. Its methods are safe for concurrent
+// use.
 type Cluster struct {
-	dir     string // of everything the cluster writes
-	bin     string // of kube-apiserver, etcd and kubectl
-	binLive string // of the rest, or "" if there is none
-	options options
-	ports   []*port // the first is the API server's
-	ca      []byte  // PEM, of the certificate that the programs serve with
-	janitor *janitor
-	etcd    *process
-	live    []*process
+	dir            string // holds all files that the cluster writes
+	bin            string // folder of kube-apiserver, etcd and kubectl
+	binControllers string // folder of the controllers' programs, or "" if not needed
+	options        options
+	ports          []*port // the first is the API server's
+	ca             []byte  // PEM, of the certificate that the programs serve with
+	reaper         *reaper
+	etcd           *process
+	optional       []*process // controllers, kwok, further API servers
 
 	mu        sync.Mutex
 	apiServer *process // nil while it is stopped
@@ -44,9 +44,9 @@ type Cluster struct {
 }
 
 // Start starts a cluster for one test and stops it when the test ends. It
-// builds the programs if need be (see [Build]), returns when the cluster is
-// ready for use, and ends the test if that fails. Under go test -short it skips
-// the test.
+// builds the programs if they are missing (see [Build]) and returns when the
+// cluster is ready for use. If that fails it ends the test. Under go test
+// -short it skips the test.
 func Start(tb testing.TB, opts ...Option) *Cluster {
 	tb.Helper()
 	skipIfShort(tb)
@@ -71,30 +71,30 @@ func skipIfShort(tb testing.TB) {
 	}
 }
 
-// testContext ends a little before the test's deadline, so that a build or a
-// start that takes too long is an error and not a panic of go test's.
+// testContext ends a little before the test's deadline, so that a build or
+// start that takes too long returns an error before go test panics.
 func testContext(tb testing.TB) (context.Context, context.CancelFunc) {
 	const margin = 10 * time.Second
 	if t, ok := tb.(*testing.T); ok {
 		if deadline, ok := t.Deadline(); ok {
 			return context.WithDeadlineCause(tb.Context(), deadline.Add(-margin),
-				errors.New("go test's -timeout is about to end; to build the control plane outside of it, "+
-					"run go run ./internal/controlplane/cmd/build"))
+				errors.New("go test's -timeout is about to end; build the control plane without a timeout with "+
+					"go run ./internal/controlplane/cmd/build"))
 		}
 	}
 	return context.WithCancel(tb.Context())
 }
 
 // Launch starts a cluster and returns when it is ready for use: the API server
-// says so at /readyz, and the namespaces default and [Namespace] and the rights
-// of every [User] are there. It builds the programs if need be (see [Build]).
+// reports at /readyz that it is ready, and the namespaces default and
+// [Namespace] and the rights of every [User] exist. It builds the programs if
+// they are missing (see [Build]).
 //
-// The cluster runs until [Cluster.Stop], whatever becomes of ctx, and at the
-// longest until this process ends: should it end without stopping the cluster,
-// by a panic or even by SIGKILL, the cluster's processes are killed and its
-// files removed all the same.
+// The cluster runs until [Cluster.Stop]; the end of ctx does not stop it. If
+// this process ends without stopping the cluster, even by a panic or SIGKILL,
+// the cluster's processes are killed and its files removed.
 //
-// An error carries the last of what the program that failed has logged.
+// An error contains the last log lines of the program that failed.
 func Launch(ctx context.Context, opts ...Option) (*Cluster, error) {
 	c := &Cluster{}
 	for _, opt := range opts {
@@ -114,17 +114,18 @@ func (c *Cluster) build(ctx context.Context) (err error) {
 		return err
 	}
 	if c.options.controllers || c.options.nodes > 0 {
-		c.binLive, err = BuildLive(ctx)
+		c.binControllers, err = BuildControllers(ctx)
 	}
 	return err
 }
 
 func (c *Cluster) start(ctx context.Context) (err error) {
-	// A short name: the path of a Unix socket in it may not exceed 104 bytes.
+	// The name is short because the path of a Unix socket in it may not exceed
+	// 104 bytes.
 	if c.dir, err = os.MkdirTemp("", "tidings-cp-"); err != nil {
 		return fmt.Errorf("make a folder for the cluster: %w", err)
 	}
-	if c.janitor, err = startJanitor(c.dir); err != nil {
+	if c.reaper, err = startReaper(c.dir); err != nil {
 		return err
 	}
 	if _, err := c.reservePort(); err != nil {
@@ -142,11 +143,11 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if err := c.setUp(ctx); err != nil {
 		return err
 	}
-	return c.startLive(ctx)
+	return c.startOptional(ctx)
 }
 
-// writeFiles writes what the programs read: the certificate and key that they
-// serve with, the users' tokens and kubeconfigs.
+// writeFiles writes the files that the programs read: serving certificate and
+// key, the users' tokens and kubeconfigs.
 func (c *Cluster) writeFiles() error {
 	loopback := net.IPv4(127, 0, 0, 1)
 	cert, key, err := certutil.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback},
@@ -154,7 +155,7 @@ func (c *Cluster) writeFiles() error {
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
-	c.ca = cert // it ends with the authority that signed it
+	c.ca = cert // ends with the authority that signed it
 	files := map[string][]byte{"tls.crt": cert, "tls.key": key, "tokens.csv": tokenFile()}
 	for name, content := range files {
 		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
@@ -169,7 +170,7 @@ func (c *Cluster) writeFiles() error {
 	return nil
 }
 
-// Stop kills the cluster's processes and removes its files. They are gone when
+// Stop kills the cluster's processes and removes its files. Both are gone when
 // it returns. Stopping a stopped cluster does nothing.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
@@ -179,7 +180,7 @@ func (c *Cluster) Stop() error {
 	}
 	c.stopped = true
 
-	// Its data is thrown away, so nothing is to be gained by asking nicely.
+	// The data is discarded, so a graceful stop gains nothing.
 	var errs []error
 	for _, p := range c.running() {
 		if err := p.signal(syscall.SIGKILL); err != nil {
@@ -188,11 +189,11 @@ func (c *Cluster) Stop() error {
 		}
 		<-p.done
 	}
-	if c.janitor != nil {
+	if c.reaper != nil {
 		if len(errs) == 0 {
-			errs = append(errs, c.janitor.kill(0))
+			errs = append(errs, c.reaper.kill(0))
 		}
-		errs = append(errs, c.janitor.clean())
+		errs = append(errs, c.reaper.clean())
 	} else if c.dir != "" {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
@@ -205,10 +206,10 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// running are the processes that have been started and not been stopped, those
-// first that others can do without.
+// running returns the processes that have been started and not stopped, in the
+// order to stop them.
 func (c *Cluster) running() []*process {
-	running := slices.Clone(c.live)
+	running := slices.Clone(c.optional)
 	if c.apiServer != nil {
 		running = append(running, c.apiServer)
 	}
@@ -218,13 +219,13 @@ func (c *Cluster) running() []*process {
 	return running
 }
 
-// BinDir returns the folder that holds kube-apiserver, etcd and kubectl, which
-// [Build] returned. It outlives the cluster.
+// BinDir returns the folder of kube-apiserver, etcd and kubectl, as [Build]
+// does. It outlives the cluster.
 func (c *Cluster) BinDir() string { return c.bin }
 
 // PID returns the process id of a running program of the cluster, such as
-// "etcd" or "kube-apiserver", for those who measure what it uses. It is 0 when
-// the program does not run.
+// "etcd" or "kube-apiserver", to measure its resource use. It returns 0 if the
+// program does not run.
 func (c *Cluster) PID(program string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,13 +237,12 @@ func (c *Cluster) PID(program string) int {
 	return 0
 }
 
-// Logs returns everything that the cluster's programs have logged so far, the
-// programs one after the other, each under its name. It is empty once the
-// cluster is stopped.
+// Logs returns the logs of the cluster's programs so far, one program after the
+// other, each under its name. It is empty once the cluster is stopped.
 func (c *Cluster) Logs() string {
 	logs, err := filepath.Glob(c.path("*.log"))
 	if err != nil {
-		return err.Error() // the pattern is bad, which it is not
+		return err.Error() // cannot happen: the pattern is valid
 	}
 	var all strings.Builder
 	for _, path := range logs {
@@ -258,30 +258,30 @@ func (c *Cluster) Logs() string {
 	return all.String()
 }
 
-// path is that of a file of the cluster.
+// path returns the path of a file of the cluster.
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// run starts a program in the folder bin, which logs to a file of its name.
+// run starts a program from the folder bin. It logs to a file of its name.
 func (c *Cluster) run(bin, program string, args ...string) (*process, error) {
 	cmd := exec.Command(filepath.Join(bin, program), args...)
 	cmd.Dir = c.dir
 	cmd.Env = c.environment()
 	pgid := 0
 	if c.etcd != nil {
-		pgid = c.etcd.pid // etcd, the first, has made the group for the rest
+		pgid = c.etcd.pid // etcd is started first and leads the process group
 	}
 	return startProcess(cmd, c.path(program+".log"), pgid)
 }
 
-// environment is that of the cluster's programs, which are to find and leave
-// nothing in the user's home.
+// environment returns the environment of the cluster's programs. Its HOME keeps
+// them out of the user's home.
 func (c *Cluster) environment() []string { return append(os.Environ(), "HOME="+c.path("home")) }
 
-// AdminConfig is [Cluster.Config] of [Admin].
+// AdminConfig returns [Cluster.Config] of [Admin].
 func (c *Cluster) AdminConfig() *rest.Config { return c.Config(Admin) }
 
-// NamespacedUserConfig is [Cluster.Config] of [NamespacedUser].
+// NamespacedUserConfig returns [Cluster.Config] of [NamespacedUser].
 func (c *Cluster) NamespacedUserConfig() *rest.Config { return c.Config(NamespacedUser) }
 
-// NobodyConfig is [Cluster.Config] of [Nobody].
+// NobodyConfig returns [Cluster.Config] of [Nobody].
 func (c *Cluster) NobodyConfig() *rest.Config { return c.Config(Nobody) }

@@ -34,7 +34,7 @@ func TestProgramsCanBeMeasured(t *testing.T) {
 	}
 }
 
-// A custom resource is the one kind of resource that comes while a cluster runs.
+// Custom resources are the only kind that can be added to a running cluster.
 func TestCustomResource(t *testing.T) {
 	c := Shared(t)
 	apply := func(manifest string) {
@@ -75,7 +75,7 @@ spec:
 	}
 }
 
-// coreClient returns a client of pods, namespaces and their kin.
+// coreClient returns a client of the core group.
 func coreClient(t *testing.T, config *rest.Config) *rest.RESTClient {
 	t.Helper()
 	client, err := clientFor(config, corev1.SchemeGroupVersion)
@@ -85,8 +85,8 @@ func coreClient(t *testing.T, config *rest.Config) *rest.RESTClient {
 	return client
 }
 
-// createConfigMap makes a config map in the namespace default, with a name that
-// no other has.
+// createConfigMap creates a config map with a unique name in the namespace
+// default.
 func createConfigMap(t *testing.T, c *Cluster) *corev1.ConfigMap {
 	t.Helper()
 	created := &corev1.ConfigMap{}

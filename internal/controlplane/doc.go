@@ -1,7 +1,7 @@
 // Package controlplane runs a real Kubernetes control plane for tests and
-// benchmarks: kube-apiserver, etcd and kubectl as they are released, not a fake.
+// benchmarks: the released kube-apiserver, etcd and kubectl, not a fake.
 //
-// One call gives a running cluster, and the cluster goes with the test:
+// One call starts a cluster, which stops when the test ends:
 //
 //	func TestSomething(t *testing.T) {
 //		cp := controlplane.Start(t)
@@ -9,8 +9,8 @@
 //		…
 //	}
 //
-// A cluster takes a few seconds to start, so the tests of a package usually
-// share one:
+// A cluster takes a few seconds to start, so the tests of a package usually share
+// one:
 //
 //	func TestMain(m *testing.M) { controlplane.Main(m) }
 //
@@ -19,13 +19,12 @@
 //		…
 //	}
 //
-// The programs come out of one binary, which is built on first use from the
-// module in the repository's controlplane folder and then kept in the user's
-// cache; see [Build]. The cluster has an API server that authorises with RBAC
-// and three users with different rights; see [User]. Nothing but the API
-// server runs in it: no controllers, no scheduler, no kubelets, so objects stay
-// as they are written. [WithControllers] and [WithKwok] change that.
+// The programs are one binary. It is built on first use from the module in the
+// repository's folder test/controlplane and kept in the user's cache; see [Build].
+// The API server authorizes with RBAC and has three users with different rights;
+// see [User]. Nothing else runs in the cluster: no controllers, no scheduler, no
+// kubelets, so objects stay as they are written. [WithControllers] and [WithKwok]
+// change that.
 //
-// This package imports nothing of the control plane, so neither does whoever
-// imports it.
+// The package itself imports nothing of the control plane.
 package controlplane

@@ -13,8 +13,8 @@ import (
 	"net/http"
 )
 
-// etcdSocket is where etcd serves. A Unix socket needs no free port, and its
-// path is the cluster's own.
+// etcdSocket returns the path of the Unix socket that etcd serves on. A socket
+// needs no free port, and its path is unique to the cluster.
 func (c *Cluster) etcdSocket() string { return c.path("etcd.sock") }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
@@ -22,11 +22,11 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		"--data-dir="+c.path("etcd"),
 		"--listen-client-urls=unix://"+c.etcdSocket(),
 		"--listen-peer-urls=unix://"+c.path("peer.sock"),
-		// Nobody connects to what a cluster of one member advertises, but etcd
-		// wants a host and a port here.
+		// etcd requires a host and a port here. A cluster of one member never
+		// uses them.
 		"--advertise-client-urls=http://127.0.0.111:0",
-		// The data does not outlive the test, so it may as well not reach the
-		// disk. This is most of the time that a write takes.
+		// The data does not outlive the test, so it need not reach the disk.
+		// Without this flag, syncing is most of the time of a write.
 		"--unsafe-no-fsync",
 		"--quota-backend-bytes=8589934592",
 		"--log-level=warn",
@@ -35,22 +35,21 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		return err
 	}
 	c.etcd = p
-	if err := c.janitor.kill(p.pid); err != nil {
+	if err := c.reaper.kill(p.pid); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return p.await(ctx, func(ctx context.Context) error {
+	return p.waitReady(ctx, func(ctx context.Context) error {
 		return c.callEtcd(ctx, "/v3/maintenance/status", struct{}{}, nil)
 	})
 }
 
-// CompactEtcd has etcd forget every revision before the present one. It writes
-// a key of its own first, so every resourceVersion that was handed out before
-// the call is older than what is left.
+// CompactEtcd compacts etcd up to the current revision. It writes a key of its
+// own first, so every resourceVersion returned before the call is compacted.
 //
-// The API server may still answer for forgotten revisions from its watch cache,
-// which holds what has happened since it started; see [Cluster.ForgetHistory].
+// The API server may still answer for compacted revisions from its watch cache,
+// which holds the changes since it started; see [Cluster.ForgetHistory].
 func (c *Cluster) CompactEtcd(ctx context.Context) error {
 	if err := c.compactEtcd(ctx); err != nil {
 		return fmt.Errorf("compact etcd: %w", err)
@@ -72,9 +71,9 @@ func (c *Cluster) compactEtcd(ctx context.Context) error {
 }
 
 // callEtcd calls a method of etcd's API through its JSON gateway, and decodes
-// the answer into out unless that is nil.
+// the response into out unless that is nil.
 func (c *Cluster) callEtcd(ctx context.Context, path string, in, out any) error {
-	resp, done, err := c.askEtcd(ctx, path, in)
+	resp, done, err := c.postEtcd(ctx, path, in)
 	if err != nil {
 		return err
 	}
@@ -92,8 +91,8 @@ func (c *Cluster) callEtcd(ctx context.Context, path string, in, out any) error 
 	return json.Unmarshal(answer, out)
 }
 
-// askEtcd makes a request of etcd's JSON gateway. done ends the use of the answer.
-func (c *Cluster) askEtcd(ctx context.Context, path string, in any) (resp *http.Response, done func(), err error) {
+// postEtcd sends a request to etcd's JSON gateway. done releases the response.
+func (c *Cluster) postEtcd(ctx context.Context, path string, in any) (resp *http.Response, done func(), err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, nil, err
@@ -115,11 +114,10 @@ func (c *Cluster) askEtcd(ctx context.Context, path string, in any) (resp *http.
 	}, nil
 }
 
-// WriteEtcd writes a value into etcd behind the API server's back, as nothing
-// but a test would: so an object can be in any state that can be stored, and not
-// only in those that validation lets through. The key begins with "/registry/".
+// WriteEtcd writes a value into etcd, past the API server. A test can so store
+// an object that validation would reject. The key begins with "/registry/".
 func (c *Cluster) WriteEtcd(ctx context.Context, key string, value []byte) error {
-	in := map[string][]byte{"key": []byte(key), "value": value} // as base64, which etcd's gateway wants
+	in := map[string][]byte{"key": []byte(key), "value": value} // encoded as base64, as etcd's gateway requires
 	if err := c.callEtcd(ctx, "/v3/kv/put", in, nil); err != nil {
 		return fmt.Errorf("write %s into etcd: %w", key, err)
 	}

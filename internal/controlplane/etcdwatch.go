@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// StoredChange is one change of what etcd stores.
+// StoredChange is a change of the data in etcd.
 type StoredChange struct {
-	// Revision of the change, which is the resourceVersion that the API server
-	// gives the object with it.
+	// Revision is the revision of the change: the resourceVersion of the object
+	// in the API server.
 	Revision uint64
-	// Key in etcd, such as "/registry/pods/default/web-0".
+	// Key is the key in etcd, such as "/registry/pods/default/web-0".
 	Key string
-	// Gone says that the key was deleted.
-	Gone bool
+	// Deleted reports whether the key was deleted.
+	Deleted bool
 }
 
-// FollowEtcd tells what is stored in etcd at the moment, by key, and then every
-// change, in order, all of one revision together, until ctx ends or tell returns
-// false: what happened in truth, whatever the API server and those behind it make
-// of it. It needs no API server. state is called once, with the revision of the
-// state.
-func (c *Cluster) FollowEtcd(ctx context.Context, state func(revision uint64, stored []StoredChange), tell func([]StoredChange) bool) error {
+// WatchEtcd reports what etcd stores, past the API server, until ctx ends or
+// changed returns false. It calls initial once with the current revision and
+// all keys, then changed with every later change, in order. All changes of one
+// revision come in the same call. It does not need an API server.
+func (c *Cluster) WatchEtcd(ctx context.Context, initial func(revision uint64, stored []StoredChange), changed func([]StoredChange) bool) error {
 	everything := map[string]any{"key": []byte("/"), "range_end": []byte{0}, "keys_only": true}
 	var now struct {
 		Header etcdHeader `json:"header"`
@@ -39,9 +38,9 @@ func (c *Cluster) FollowEtcd(ctx context.Context, state func(revision uint64, st
 	for _, kv := range now.KVs {
 		stored = append(stored, StoredChange{Revision: kv.Revision, Key: string(kv.Key)})
 	}
-	state(now.Header.Revision, stored)
+	initial(now.Header.Revision, stored)
 
-	resp, done, err := c.askEtcd(ctx, "/v3/watch", map[string]any{"create_request": map[string]any{
+	resp, done, err := c.postEtcd(ctx, "/v3/watch", map[string]any{"create_request": map[string]any{
 		"key": []byte("/"), "range_end": []byte{0}, "start_revision": now.Header.Revision + 1,
 	}})
 	if err != nil {
@@ -69,11 +68,11 @@ func (c *Cluster) FollowEtcd(ctx context.Context, state func(revision uint64, st
 		if next.Result.Canceled || next.Error != nil {
 			return errors.New("watch etcd: ended: " + next.Result.Reason + string(next.Error))
 		}
-		changes := make([]StoredChange, 0, len(next.Result.Events))
+		batch := make([]StoredChange, 0, len(next.Result.Events))
 		for _, e := range next.Result.Events {
-			changes = append(changes, StoredChange{Revision: e.KV.Revision, Key: string(e.KV.Key), Gone: strings.EqualFold(e.Type, "DELETE")})
+			batch = append(batch, StoredChange{Revision: e.KV.Revision, Key: string(e.KV.Key), Deleted: strings.EqualFold(e.Type, "DELETE")})
 		}
-		if len(changes) > 0 && !tell(changes) {
+		if len(batch) > 0 && !changed(batch) {
 			return nil
 		}
 	}

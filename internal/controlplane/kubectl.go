@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Kubectl runs kubectl as user, and returns what it prints. When it fails the
-// error has what it printed to standard error.
+// Kubectl runs kubectl as user and returns its output. If it fails, the error
+// contains its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, user User, args ...string) (stdout, stderr string, err error) {
 	cmd := c.KubectlCommand(ctx, c.Kubeconfig(user), args...)
 	var out, errOut bytes.Buffer
@@ -24,11 +24,11 @@ func (c *Cluster) Kubectl(ctx context.Context, user User, args ...string) (stdou
 	return out.String(), errOut.String(), nil
 }
 
-// KubectlCommand returns a command that runs kubectl with the kubeconfig file,
-// which may be of any server: one that stands in front of the cluster, for
-// example. It is for those who want kubectl's input or to read its output as it
-// comes; see [Cluster.Kubectl] for the rest. What kubectl caches and reads in a
-// home it does in the cluster's folder, not in the user's.
+// KubectlCommand returns a command that runs kubectl with a kubeconfig file.
+// The file may be of another server, for example a proxy of the cluster. Use it
+// to write kubectl's input or to read its output as it comes; otherwise see
+// [Cluster.Kubectl]. kubectl's home and cache are in the cluster's folder, not
+// in the user's.
 func (c *Cluster) KubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
 	cmd.Env = append(c.environment(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+c.path("kubectl-cache"))

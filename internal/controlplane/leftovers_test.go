@@ -27,7 +27,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := leftovers{dir: c.dir, pids: []int{c.PID("etcd"), c.PID(apiServer), c.janitor.cmd.Process.Pid}}
+	left := leftovers{dir: c.dir, pids: []int{c.PID("etcd"), c.PID(apiServer), c.reaper.cmd.Process.Pid}}
 	if left.check() == nil {
 		t.Fatal("a running cluster looks as if nothing of it were there")
 	}
@@ -55,11 +55,12 @@ func TestFailedLaunchLeavesNothing(t *testing.T) {
 	}
 }
 
-// endEnv has the test binary start a cluster, say where it is, and end as
-// the variable says: without stopping it.
+// endEnv is set in a child process of the test. The child starts a cluster,
+// prints where it is, and ends as the variable says, without stopping the
+// cluster.
 const endEnv = "CONTROLPLANE_TEST_END"
 
-// TestLeaveCluster is the process that TestEndOfProcessLeavesNothing starts.
+// TestLeaveCluster is the child process of TestEndOfProcessLeavesNothing.
 func TestLeaveCluster(t *testing.T) {
 	end := os.Getenv(endEnv)
 	if end == "" {
@@ -69,7 +70,7 @@ func TestLeaveCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("cluster", c.dir, c.PID("etcd"), c.PID(apiServer), c.janitor.cmd.Process.Pid)
+	fmt.Println("cluster", c.dir, c.PID("etcd"), c.PID(apiServer), c.reaper.cmd.Process.Pid)
 	switch end {
 	case "panic":
 		done := make(chan struct{})
@@ -106,7 +107,7 @@ func TestEndOfProcessLeavesNothing(t *testing.T) {
 			if left.dir == "" {
 				t.Fatalf("the process started no cluster:\n%s", printed)
 			}
-			// Nobody is left who could say when the janitor is done.
+			// The reaper outlives its parent, so its end cannot be waited for.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := poll(ctx, nil, func(context.Context) error { return left.check() }); err != nil {
@@ -116,13 +117,14 @@ func TestEndOfProcessLeavesNothing(t *testing.T) {
 	}
 }
 
-// leftovers are what a cluster leaves if it is not cleaned up.
+// leftovers are what remains of a cluster that is not cleaned up.
 type leftovers struct {
 	dir  string
 	pids []int
 }
 
-// readLeftovers reads them from the output of TestLeaveCluster, to its end.
+// readLeftovers reads leftovers from the output of TestLeaveCluster, to its
+// end.
 func readLeftovers(output io.Reader) (left leftovers, printed string) {
 	var all strings.Builder
 	lines := bufio.NewScanner(io.TeeReader(output, &all))
@@ -141,7 +143,7 @@ func readLeftovers(output io.Reader) (left leftovers, printed string) {
 	return left, all.String()
 }
 
-// check returns an error that names something that is left.
+// check returns an error that names something that remains.
 func (l leftovers) check() error {
 	if _, err := os.Stat(l.dir); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("the folder %s is still there (%v)", filepath.Base(l.dir), err)
@@ -154,8 +156,8 @@ func (l leftovers) check() error {
 	return nil
 }
 
-// alive reports whether a process runs. One that has ended but that nobody has
-// reaped, as happens to orphans in a container without an init, does not.
+// alive reports whether a process runs. A process that has ended but has not
+// been reaped, such as an orphan in a container without an init, does not run.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A fileLock is held against every other process on the machine until it is
-// unlocked or its process ends, however that ends.
+// A fileLock excludes all other processes on the machine until it is unlocked
+// or its process ends.
 type fileLock struct{ file *os.File }
 
-// lockFile takes the lock of the file at path, which it makes if need be. If
-// another holds the lock it calls waiting, once, and waits until ctx ends.
+// lockFile locks the file at path and creates it if needed. If another process
+// holds the lock, it calls waiting once and waits until ctx ends.
 func lockFile(ctx context.Context, path string, waiting func()) (*fileLock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	// flock waits without regard to ctx, so it is asked again and again.
+	// flock cannot be canceled by ctx, so it is polled.
 	for first := true; ; first = false {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {

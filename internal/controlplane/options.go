@@ -2,7 +2,7 @@
 
 package controlplane
 
-// An Option changes what a cluster is started with.
+// An Option configures a cluster.
 type Option func(*options)
 
 type options struct {
@@ -12,26 +12,26 @@ type options struct {
 }
 
 // WithAPIServerFlags adds flags to kube-apiserver's, such as
-// "--watch-cache=false". Of a flag that is given twice the last counts, so they
-// override the cluster's own.
+// "--watch-cache=false". Of repeated flags the last counts, so they override
+// the cluster's own.
 func WithAPIServerFlags(flags ...string) Option {
 	return func(o *options) { o.apiServerFlags = append(o.apiServerFlags, flags...) }
 }
 
 // WithControllers starts kube-controller-manager and kube-scheduler, with all
-// their controllers and without their usual limits on requests. A Deployment
-// then gets its pods, pods get their service account and, given nodes to run
-// on (see [WithKwok]), a node. The programs are another binary, which is built
-// if need be; see [BuildLive].
+// their controllers and without their usual rate limits. Deployments then get
+// pods, pods get their service account and, given nodes to run on (see
+// [WithKwok]), a node. The programs are in another binary, which is built if it
+// is missing; see [BuildControllers].
 func WithControllers() Option {
 	return func(o *options) { o.controllers = true }
 }
 
-// WithKwok starts kwok, which plays the kubelets of n nodes, node-0 and so on in
-// three zones: it keeps them ready, and runs, completes and deletes the pods
-// that are assigned to them. The nodes are ready when the cluster is. Nobody
-// assigns pods without [WithControllers]. The programs are another binary, which
-// is built if need be; see [BuildLive].
+// WithKwok starts kwok, which simulates the kubelets of n nodes, node-0 and so
+// on, in three zones. It keeps the nodes ready, and runs, completes and deletes
+// the pods assigned to them. The nodes are ready when the cluster is. Pods are
+// assigned only with [WithControllers]. The program is in another binary, which
+// is built if it is missing; see [BuildControllers].
 func WithKwok(n int) Option {
 	return func(o *options) { o.nodes = n }
 }

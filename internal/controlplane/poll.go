@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// pollInterval is how often a condition is looked at that nothing announces.
+// pollInterval is how often a condition is polled that cannot be waited for.
 const pollInterval = 20 * time.Millisecond
 
 // poll calls ready until it returns nil, ctx ends, or stop is closed. Each call
-// has a second, so that one that hangs does not use up the time of the rest.
+// has a second, so that one that hangs does not take the time of the others.
 func poll(ctx context.Context, stop <-chan struct{}, ready func(context.Context) error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A port is a TCP port on 127.0.0.1 that is kept for one cluster. It is bound
-// but not listened on, so the kernel gives it to nobody else while connections
-// to it are refused; the program it is for, which is told to share its port,
-// listens on it. So the port is free when the program starts, and still its own
-// after a restart.
+// A port is a TCP port on 127.0.0.1 reserved for one cluster. It is bound but
+// not listened on, so the kernel assigns it to nothing else, and connections to
+// it are refused. The program that serves on it sets SO_REUSEPORT. The port is
+// therefore free when the program starts, and stays reserved over a restart.
 type port struct {
 	fd     int
 	number int
 }
 
-// reservePort keeps a port until the cluster is stopped.
+// reservePort reserves a port until the cluster is stopped.
 func (c *Cluster) reservePort() (*port, error) {
 	p, err := bindPort()
 	if err != nil {
@@ -31,7 +30,7 @@ func (c *Cluster) reservePort() (*port, error) {
 }
 
 func bindPort() (*port, error) {
-	syscall.ForkLock.RLock() // no child is to inherit the socket
+	syscall.ForkLock.RLock() // no child may inherit the socket
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.CloseOnExec(fd)
@@ -60,15 +59,16 @@ func bindPort() (*port, error) {
 
 func (p *port) release() { unix.Close(p.fd) }
 
-// url is where the program serves.
+// url returns the address that the program serves on.
 func (p *port) url() string { return "https://127.0.0.1:" + strconv.Itoa(p.number) }
 
-// servingFlags are those of every program of Kubernetes that serves on p.
+// servingFlags returns the serving flags that all Kubernetes programs have in
+// common.
 func (c *Cluster) servingFlags(p *port) []string {
 	return []string{
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(p.number),
-		"--permit-port-sharing", // with the socket that keeps the port
+		"--permit-port-sharing", // with the socket that reserves the port
 		"--tls-cert-file=" + c.path("tls.crt"),
 		"--tls-private-key-file=" + c.path("tls.key"),
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// A process is a running program of the control plane that writes its output
-// to a file.
+// A process is a running program of the control plane. Its output goes to a
+// file.
 type process struct {
 	name string
 	log  string // path of the file
@@ -25,8 +25,8 @@ type process struct {
 	err  error         // why it ended; read after done
 }
 
-// startProcess starts cmd in the process group pgid, or in a new group of its
-// own if pgid is 0. What the process prints is appended to the file log.
+// startProcess starts cmd in the process group pgid, or in a new group if pgid
+// is 0. The output is appended to the file log.
 func startProcess(cmd *exec.Cmd, log string, pgid int) (*process, error) {
 	name := filepath.Base(cmd.Path)
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -42,8 +42,8 @@ func startProcess(cmd *exec.Cmd, log string, pgid int) (*process, error) {
 	p := &process{name: name, log: log, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux kills the child when the thread that started it ends, not when
-		// the process does, so the thread has to live as long as the child.
+		// Linux kills the child when the thread that started it ends, not the
+		// process, so the thread has to live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -70,9 +70,10 @@ func (p *process) ended() bool {
 	}
 }
 
-// signal sends sig to the process. It is no error if the process has ended.
+// signal sends sig to the process. It returns no error if the process has
+// ended.
 func (p *process) signal(sig syscall.Signal) error {
-	if p.ended() { // its pid may be another's by now
+	if p.ended() { // its pid may have been reused
 		return nil
 	}
 	if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -81,8 +82,8 @@ func (p *process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// stop asks the process to end with sig and returns when it has ended. When ctx
-// ends before that, the process is killed.
+// stop sends sig to the process and returns when it has ended. If ctx ends
+// first, the process is killed.
 func (p *process) stop(ctx context.Context, sig syscall.Signal) error {
 	if err := p.signal(sig); err != nil {
 		return err
@@ -99,9 +100,9 @@ func (p *process) stop(ctx context.Context, sig syscall.Signal) error {
 	return fmt.Errorf("%s did not stop and was killed: %w", p.name, context.Cause(ctx))
 }
 
-// await calls ready until it returns nil. It fails when ctx ends and when the
-// process does, with the last of what the process logged.
-func (p *process) await(ctx context.Context, ready func(context.Context) error) error {
+// waitReady calls ready until it returns nil. It fails if ctx or the process
+// ends, with the last log lines of the process.
+func (p *process) waitReady(ctx context.Context, ready func(context.Context) error) error {
 	err := poll(ctx, p.done, ready)
 	if p.ended() {
 		err = fmt.Errorf("it ended: %w", errors.Join(p.err, err))
@@ -112,7 +113,7 @@ func (p *process) await(ctx context.Context, ready func(context.Context) error) 
 	return nil
 }
 
-// tail is the last of what the process logged.
+// tail returns the last log lines of the process.
 func (p *process) tail() string {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
@@ -121,7 +122,7 @@ func (p *process) tail() string {
 	return tail(log)
 }
 
-// tail returns the last lines of a log, which is where the reason is.
+// tail returns the last lines of a log, which contain the reason of a failure.
 func tail(log []byte) string {
 	const lines = 30
 	log = bytes.TrimSpace(log)

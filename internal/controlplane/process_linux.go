@@ -2,6 +2,6 @@ package controlplane
 
 import "syscall"
 
-// dieWithParent has the kernel kill the child when this process ends, even
-// when it is killed itself.
+// dieWithParent makes the kernel kill the child when this process ends, even by
+// SIGKILL.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -4,6 +4,6 @@ package controlplane
 
 import "syscall"
 
-// dieWithParent does nothing where the kernel offers nothing for it; the
-// janitor kills what is left.
+// dieWithParent does nothing where the kernel has no such feature. The reaper
+// kills the remaining processes.
 func dieWithParent(*syscall.SysProcAttr) {}

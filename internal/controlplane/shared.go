@@ -19,10 +19,10 @@ var shared struct {
 }
 
 // Shared returns the cluster that all tests of a package share. The first call
-// starts it, as [Start] does; [Main] stops it, and in a package whose TestMain
-// does not call that it goes with the process. Tests that share a cluster see
-// each other's objects: give each its own namespace or names, and stop the API
-// server only in a cluster of the test's own.
+// starts it, as [Start] does, and [Main] stops it. In a package whose TestMain
+// does not call Main, it ends with the process. Tests that share a cluster see
+// each other's objects: give each test its own namespace or names, and stop the
+// API server only in a cluster of the test's own.
 func Shared(tb testing.TB) *Cluster {
 	tb.Helper()
 	skipIfShort(tb)
@@ -35,18 +35,18 @@ func Shared(tb testing.TB) *Cluster {
 		shared.cluster, shared.err = Launch(ctx, shared.options...)
 	}
 	if shared.err != nil {
-		tb.Fatal(shared.err) // the same for every test: it would fail again, slowly
+		tb.Fatal(shared.err) // the same for every test: another start would fail again, slowly
 	}
 	return shared.cluster
 }
 
-// Main is what TestMain calls in a package whose tests use [Shared]. It runs
-// the tests, stops the cluster if one of them has started it, and exits. The
+// Main is for the TestMain of a package whose tests use [Shared]. It runs the
+// tests, stops the cluster if one of them has started it, and exits. The
 // options are those of the shared cluster.
 func Main(m *testing.M, opts ...Option) { os.Exit(Tests(m, opts...).Run()) }
 
-// Tests returns m with the shared cluster stopped after the tests have run, for
-// a TestMain that has more to do than [Main] does:
+// Tests returns m, extended to stop the shared cluster after the tests, for a
+// TestMain that cannot use [Main]:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(controlplane.Tests(m)) }
 func Tests(m *testing.M, opts ...Option) interface{ Run() int } {

@@ -19,25 +19,25 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// A User is someone whom the cluster knows, by a bearer token. Its value is the
-// name of the user that requests are made as.
+// A User is a user of the cluster, authenticated by a bearer token. Its value
+// is the user's name.
 type User string
 
 const (
-	// Admin may do everything: a member of system:masters.
+	// Admin may do everything. It is a member of system:masters.
 	Admin User = "admin"
 
-	// NamespacedUser may read and write the usual resources in [Namespace]
-	// (see the Role of the user's name there), and nothing anywhere else.
+	// NamespacedUser may read and write common resources in [Namespace], by a
+	// Role of its own name, and nothing anywhere else.
 	NamespacedUser User = "namespaced-user"
 
-	// Nobody has no rights but those of everyone who is authenticated:
-	// discovery, and asking about the own rights.
+	// Nobody has only the rights of every authenticated user: discovery and
+	// reviews of its own rights.
 	Nobody User = "nobody"
 )
 
-// Namespace is the namespace that [NamespacedUser] has rights in. It is there
-// from the start, as the namespace default is.
+// Namespace is the namespace that [NamespacedUser] has rights in. It exists
+// from the start, like the namespace default.
 const Namespace = "team-a"
 
 var users = []User{Admin, NamespacedUser, Nobody}
@@ -46,7 +46,7 @@ var users = []User{Admin, NamespacedUser, Nobody}
 // loopback interface and lasts as long as a test.
 func (u User) token() string { return string(u) + "-token" }
 
-// tokenFile is what the API server reads with --token-auth-file.
+// tokenFile returns the content for --token-auth-file.
 func tokenFile() []byte {
 	var lines strings.Builder
 	for _, user := range users {
@@ -59,8 +59,8 @@ func tokenFile() []byte {
 	return []byte(lines.String())
 }
 
-// Config returns a new configuration of a client that makes its requests as
-// user. The client is not slowed down by a rate limit of its own.
+// Config returns a new client configuration for user. The client has no rate
+// limit.
 func (c *Cluster) Config(user User) *rest.Config {
 	return &rest.Config{
 		Host:            c.URL(),
@@ -70,12 +70,12 @@ func (c *Cluster) Config(user User) *rest.Config {
 	}
 }
 
-// Kubeconfig returns the path of a kubeconfig file whose current context is the
-// cluster as user sees it. The file is removed with the cluster.
+// Kubeconfig returns the path of a kubeconfig file for user. The file is
+// removed with the cluster.
 func (c *Cluster) Kubeconfig(user User) string { return c.path(string(user) + ".kubeconfig") }
 
-// WriteKubeconfig writes a kubeconfig file to path whose current context is
-// the server of config with its bearer token.
+// WriteKubeconfig writes a kubeconfig file to path. Its current context is the
+// server of config with its bearer token.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "tidings"
 	kubeconfig := clientcmdapi.NewConfig()
@@ -93,8 +93,8 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// setUp waits for the namespace default, which the API server makes soon after
-// it is ready, and makes Namespace and the rights of NamespacedUser.
+// setUp waits for the namespace default, which the API server creates soon
+// after it is ready, and creates Namespace and the rights of NamespacedUser.
 func (c *Cluster) setUp(ctx context.Context) error {
 	if err := c.makeRights(ctx); err != nil {
 		return fmt.Errorf("set up the cluster's users: %w", err)
@@ -113,7 +113,7 @@ func (c *Cluster) makeRights(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := c.apiServer.await(ctx, func(ctx context.Context) error {
+	if err := c.apiServer.waitReady(ctx, func(ctx context.Context) error {
 		return core.Get().Resource("namespaces").Name(metav1.NamespaceDefault).Do(ctx).Error()
 	}); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *Cluster) makeRights(ctx context.Context) error {
 }
 
 // namespacedRules are the rights of NamespacedUser in Namespace. The built-in
-// ClusterRole edit would say it in a word, but a controller fills it.
+// ClusterRole edit would be shorter, but a controller fills it.
 var namespacedRules = func() []rbacv1.PolicyRule {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	return []rbacv1.PolicyRule{
@@ -152,8 +152,8 @@ var namespacedRules = func() []rbacv1.PolicyRule {
 	}
 }()
 
-// clientFor returns a client of one API group. The typed clientset would do, but
-// takes longer to compile than the rest of this package together.
+// clientFor returns a client of one API group. The typed clientset would take
+// longer to compile than the rest of this package together.
 func clientFor(config *rest.Config, gv schema.GroupVersion) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {

@@ -1,7 +1,7 @@
-// Package delta holds the queue between a reflector and an indexer: what
-// client-go calls DeltaFIFO. The reflector pushes what it learnt, in order, and
-// never waits; the indexer pops everything that has come since its last visit
-// as one batch.
+// Package delta implements the queue between a reflector and an indexer, the
+// equivalent of client-go's DeltaFIFO. The reflector pushes deltas in order and
+// does not wait for the indexer. The indexer pops everything queued since its
+// last call as one batch.
 package delta
 
 import (
@@ -16,64 +16,65 @@ import (
 type Type uint8
 
 const (
-	// Added, Updated: the object is now so. Which of the two the source said
-	// does not matter to the store, which knows whether it held the object.
+	// Added and Updated carry the new state of an object. The store does not
+	// rely on which of the two the source sent: it knows whether it held the
+	// object.
 	Added Type = iota + 1
 	Updated
-	// Deleted: the object is gone; Object is its last state.
+	// Deleted carries the last state of an object that no longer exists.
 	Deleted
-	// Replaced: Items is everything there is, at ResourceVersion. Objects that
-	// are held but not among Items are gone, unseen.
+	// Replaced carries a complete list: Items at ResourceVersion. Objects that
+	// are in the store but not in Items have been deleted, unseen.
 	Replaced
-	// Bookmark: nothing happened up to ResourceVersion.
+	// Bookmark says that nothing happened up to ResourceVersion.
 	Bookmark
-	// Vanished: the resource itself is no longer served. There are no objects,
-	// and there is no complete list of them either.
+	// Vanished says that the resource is no longer served. There are no objects,
+	// and no complete list either.
 	Vanished
-	// Sync: followers that ask for it are to be told again of everything there
-	// is. Whoever pops the queue sees to that; the store has nothing to do.
+	// Sync asks for a resync of the subscribers that want one. The code that
+	// pops the queue handles it; the store ignores it.
 	Sync
 )
 
-// Delta is one thing a reflector learnt. It is small, since there is one for
-// each event that waits.
+// Delta is one change that a reflector received. It is kept small, since one
+// exists for each queued event.
 type Delta[T any] struct {
 	Object T
-	// List is set for Replaced, Bookmark and Vanished, which are not of one
-	// object.
+	// List is set for Replaced, Bookmark and Vanished, which do not concern a
+	// single object.
 	List *List[T]
 	Type Type
-	// Quiet changes the store and tells nobody: followers of the log will not
-	// see the change, and a quiet Replaced is no list that a store is synced by.
-	// It is for writes by others than the source.
+	// Quiet deltas change the store without an event in the log. A quiet
+	// Replaced does not make the store synced. Quiet is for writes that do not
+	// come from the source.
 	Quiet bool
 }
 
-// List is a state of a scope.
+// List is the state of a scope: one namespace or the whole store.
 type List[T any] struct {
 	// Items of Replaced.
 	Items []T
 	// ResourceVersion of Replaced and Bookmark. Objects carry their own.
 	ResourceVersion string
-	// Namespace is what is spoken of, if the store has its namespaces listed and
-	// watched one by one; empty for all of it.
+	// Namespace is the scope, if the store's namespaces are listed and watched
+	// one by one. It is empty for the whole store.
 	Namespace string
 }
 
 // ErrClosed is returned by [Queue.Pop] once the queue is closed and empty.
 var ErrClosed = errors.New("delta queue is closed")
 
-// Queue is an unbounded first-in-first-out queue of deltas. It is safe for any
-// number of pushers and one popper. Its length is bounded in practice by the
-// indexer, which runs no user code and so cannot be slow.
+// Queue is an unbounded FIFO queue of deltas. Any number of goroutines may push
+// and one may pop. In practice the indexer bounds its length: it runs no user
+// code, so it keeps up.
 type Queue[T any] struct {
-	mu      sync.Mutex
-	items   []Delta[T]
-	popped  []Delta[T] // the batch popped last, whose memory serves again
-	idle    int        // batches in a row that needed little of it
-	waiting bool       // the popper looks again when it is woken
-	closed  bool
-	wake    chan struct{} // capacity 1: a token means "look again"
+	mu       sync.Mutex
+	items    []Delta[T]
+	popped   []Delta[T] // the last batch popped; its memory is reused
+	oversize int        // consecutive batches that used a quarter of it or less
+	waiting  bool       // the popper waits for a token
+	closed   bool
+	wake     chan struct{} // capacity 1: a token means that there may be something to pop
 }
 
 // NewQueue returns an empty queue.
@@ -81,16 +82,17 @@ func NewQueue[T any]() *Queue[T] {
 	return &Queue[T]{wake: make(chan struct{}, 1)}
 }
 
-// A source in this very process can be much quicker than the store, and what
-// waits costs memory, and more time the colder it is when its turn comes. Who
-// pushes while plenty of deltas wait pauses, so that the popper gets on.
+// A source in the same process can be much faster than the store. Queued deltas
+// take memory, and more time the colder they are when they are popped. So Push
+// pauses while highWater or more deltas are queued, to let the popper catch up.
 const (
-	plenty = 4096
-	pause  = 100 * time.Microsecond
+	highWater = 4096
+	pause     = 100 * time.Microsecond
 )
 
-// Push appends deltas and returns how many are queued now. It does not wait for
-// the popper, but takes its time when much is queued. After Close it does nothing.
+// Push appends deltas and returns the length of the queue. It never waits for
+// the popper, but it pauses briefly when the queue is long. After Close it does
+// nothing.
 func (q *Queue[T]) Push(deltas ...Delta[T]) (queued int) {
 	q.mu.Lock()
 	if !q.closed {
@@ -102,34 +104,35 @@ func (q *Queue[T]) Push(deltas ...Delta[T]) (queued int) {
 	if waiting {
 		q.signal()
 	}
-	if queued >= plenty {
-		if runtime.Gosched(); q.Len() >= plenty {
+	if queued >= highWater {
+		if runtime.Gosched(); q.Len() >= highWater {
 			time.Sleep(pause)
 		}
 	}
 	return queued
 }
 
-// A queue keeps the room it has come to need. Room for more than this many deltas
-// is given up when several batches in a row have needed a quarter of it or less.
+// A queue reuses its memory. It frees memory for more than minRetained deltas
+// after more than maxOversize consecutive batches have used a quarter of it or
+// less.
 const (
-	spacious = 256
-	patience = 64
+	minRetained = 256
+	maxOversize = 64
 )
 
-// Pop returns all queued deltas, oldest first, waiting until there is one. The
-// slice is valid until the next call of Pop, which lets go of what is in it. The
-// error is the context's, or [ErrClosed] when the queue is closed and everything
-// has been popped.
+// Pop waits until the queue is not empty and returns all queued deltas, oldest
+// first. The slice is valid until the next call of Pop, which clears it. Pop
+// returns the context's cause if ctx ends, or [ErrClosed] once the queue is
+// closed and empty.
 func (q *Queue[T]) Pop(ctx context.Context) ([]Delta[T], error) {
 	clear(q.popped)
 	for {
 		q.mu.Lock()
 		if len(q.items) > 0 {
 			free := q.popped[:0]
-			if q.idle++; cap(free) <= spacious || len(q.items) > cap(free)/4 {
-				q.idle = 0
-			} else if q.idle > patience {
+			if q.oversize++; cap(free) <= minRetained || len(q.items) > cap(free)/4 {
+				q.oversize = 0
+			} else if q.oversize > maxOversize {
 				free = nil
 			}
 			q.popped, q.items = q.items, free
@@ -150,14 +153,14 @@ func (q *Queue[T]) Pop(ctx context.Context) ([]Delta[T], error) {
 	}
 }
 
-// Len is the number of deltas waiting.
+// Len returns the number of queued deltas.
 func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items)
 }
 
-// Close lets the popper take what is queued and then end.
+// Close closes the queue. Pop still returns what is queued, then [ErrClosed].
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	q.closed = true

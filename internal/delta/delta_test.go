@@ -30,8 +30,8 @@ func objects(deltas []delta.Delta[int]) []int {
 func TestQueueKeepsTheOrder(t *testing.T) {
 	q := delta.NewQueue[int]()
 	next := 0
-	// More and fewer than before, so that the queue's memory changes hands, grows
-	// and is given back.
+	// Batches of changing length, so that the queue's memory is reused, grows and is
+	// freed.
 	for round := range 200 {
 		n := 1 + round%7
 		if round == 20 {
@@ -79,7 +79,7 @@ func TestPopWaits(t *testing.T) {
 	})
 }
 
-// Nobody pops, and yet everything is taken.
+// TestPushGetsThrough checks that Push does not wait for a Pop.
 func TestPushGetsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := delta.NewQueue[int]()
@@ -92,7 +92,7 @@ func TestPushGetsThrough(t *testing.T) {
 	})
 }
 
-func TestPopLetsGoOfTheLastBatch(t *testing.T) {
+func TestPopFreesTheLastBatch(t *testing.T) {
 	q := delta.NewQueue[*[64]byte]()
 	o := new([64]byte)
 	gone := weak.Make(o)
@@ -106,7 +106,7 @@ func TestPopLetsGoOfTheLastBatch(t *testing.T) {
 	_, _ = q.Pop(ctx)
 	runtime.GC()
 	if gone.Value() != nil {
-		t.Error("the queue holds an object of a batch that is over")
+		t.Error("the queue holds an object of the previous batch")
 	}
 	runtime.KeepAlive(q)
 }

@@ -9,30 +9,29 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// publishAt is how many events of a batch are published without waiting for the
-// rest: enough for what it costs to publish to vanish among them, few enough for
-// those who follow to begin with them soon, and to find them in the processor's
-// cache.
+// publishAt is the number of events after which a part of a batch is published.
+// It is large enough for the cost of publishing not to matter, and small enough
+// for subscribers to start soon and to find the events in the CPU's cache.
 const publishAt = 1024
 
-// Apply brings the store up to date with a batch of deltas, in their order,
-// and publishes the result. A relist becomes visible as a whole. Quiet deltas
-// alone are published when somebody next asks for a View, so that a store written
-// to one by one is not copied each time. Of many other deltas the first are
-// published while the rest is still being applied.
+// Apply applies a batch of deltas in order and publishes the result. A relist
+// becomes visible as a whole. Of other deltas, a long batch is published in
+// parts of [publishAt] events. A batch of quiet deltas only is published when
+// somebody asks for a View, so that a store that is written to one object at a
+// time is not copied for each write.
 func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
-	pending := false // there is something to publish for those who follow
-	var arrivals arrivals
+	pending := false // there are changes to publish that are not quiet
+	var window metaWindow
 	for i := range deltas {
-		if i%len(arrivals) == 0 {
-			n := min(len(arrivals), len(deltas)-i)
-			look(ix, &arrivals, n, func(j int) (T, bool) {
+		if i%len(window) == 0 {
+			n := min(len(window), len(deltas)-i)
+			prefetch(ix, &window, n, func(j int) (T, bool) {
 				return deltas[i+j].Object, deltas[i+j].List == nil && deltas[i+j].Type != delta.Sync
 			})
 		}
-		d, is := &deltas[i], &arrivals[i%len(arrivals)]
+		d, m := &deltas[i], &window[i%len(window)]
 		if pending && len(ix.events) >= publishAt {
 			ix.publish(changelog.Changes)
 			pending = false
@@ -40,9 +39,9 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 		if ix.events == nil {
 			ix.events = make([]Event[T], 0, min(len(deltas)-i, publishAt))
 		}
-		told := len(ix.events)
+		before := len(ix.events)
 		if d.Quiet {
-			ix.hide()
+			ix.suspend()
 		}
 		switch d.Type {
 		case delta.Sync:
@@ -51,7 +50,7 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 			if pending {
 				ix.publish(changelog.Changes)
 			}
-			pending, told = false, 0
+			pending, before = false, 0
 			ix.replace(d.List, d.Quiet)
 			if d.Quiet {
 				break
@@ -63,7 +62,7 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 				ix.publish(changelog.Changes)
 			}
 			ix.scopes.vanish(d.List.Namespace)
-			ix.sweep(d.List.Namespace) // of what no list has
+			ix.dropUnlisted(d.List.Namespace) // everything: no object is marked as listed
 			ix.rv, ix.synced = ix.scopes.version(), false
 			ix.publish(changelog.Emptied)
 			pending = false
@@ -71,12 +70,12 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 		case delta.Bookmark:
 			ix.advance(d.List.Namespace, object.Version(d.List.ResourceVersion))
 		case delta.Deleted:
-			ix.remove(d.Object, is)
+			ix.remove(d.Object, m)
 		default:
-			ix.set(d.Object, is, d.Type == delta.Updated)
+			ix.set(d.Object, m, d.Type == delta.Updated)
 		}
 		if d.Quiet {
-			ix.hush(told)
+			ix.dropQuiet(before)
 			continue
 		}
 		pending = true
@@ -86,22 +85,22 @@ func (ix *Indexer[T]) Apply(deltas []delta.Delta[T]) {
 	}
 }
 
-// Empty deletes everything and forgets the resourceVersion: the store is as
-// new, but readers of the log see each object go.
+// Empty deletes every object and resets the resourceVersion. The store is as new,
+// but readers of the log see each deletion.
 func (ix *Indexer[T]) Empty() {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	ix.order.Scan(func(s *slot[T]) bool {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
-		ix.mark(s, &version[T]{from: gone})
+		ix.supersede(s, &version[T]{stamp: tombstone})
 		return true
 	})
 	ix.slots.Clear()
-	ix.order, ix.reshaped = newOrder[T](), true
+	ix.order, ix.orderChanged = newOrder[T](), true
 	for _, in := range ix.indexes {
 		in.tree.Clear()
-		in.reshaped = true
+		in.changed = true
 	}
 	ix.bytes.Store(0)
 	ix.scopes.reset()
@@ -110,13 +109,13 @@ func (ix *Indexer[T]) Empty() {
 	ix.log.Forget()
 }
 
-// set makes o the newest version of itself. Before the first list the store
-// cannot know whether an object is new; then the source's word counts.
-func (ix *Indexer[T]) set(o T, is *arrival, updated bool) {
-	s := ix.lookup(is)
+// set makes o the newest version of its object. Before the first list the store
+// cannot know whether an object is new, so it relies on the source's event type.
+func (ix *Indexer[T]) set(o T, m *meta, updated bool) {
+	s := ix.lookup(m)
 	if s == nil {
-		ix.advance(is.namespace, is.number)
-		ix.insert(o, is)
+		ix.advance(m.namespace, m.resourceVersion)
+		ix.insert(o, m)
 		event := Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv}
 		if updated && !ix.synced && !ix.literal {
 			event.Type = Updated
@@ -124,53 +123,53 @@ func (ix *Indexer[T]) set(o T, is *arrival, updated bool) {
 		ix.events = append(ix.events, event)
 		return
 	}
-	if held := s.newest.Load(); same(s, held, o, is) || stale(s, held, is) {
-		return // told already
+	if held := s.newest.Load(); same(s, held, o, m) || stale(s, held, m) {
+		return // already in the log
 	}
-	ix.advance(is.namespace, is.number)
-	ix.change(s, o, is)
+	ix.advance(m.namespace, m.resourceVersion)
+	ix.change(s, o, m)
 }
 
-// change puts o in the place of what there is. Another uid is another object: the
-// old one goes, unseen, before the new one comes.
-func (ix *Indexer[T]) change(s *slot[T], o T, is *arrival) {
+// change replaces the object of a slot by o. A different uid means a different
+// object: the old one is deleted, unseen, before the new one is added.
+func (ix *Indexer[T]) change(s *slot[T], o T, m *meta) {
 	old := s.newest.Load().object
-	if s.uid != is.uid {
+	if s.uid != m.uid {
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: old, Old: old, ResourceVersion: ix.rv, Unseen: true},
 			Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv})
 	} else {
 		same := ix.same != nil && ix.same(old, o)
 		ix.events = append(ix.events, Event[T]{Type: Updated, Object: o, Old: old, ResourceVersion: ix.rv, Same: same})
 	}
-	ix.account(o, 1)
-	ix.account(old, -1)
+	ix.addBytes(o, 1)
+	ix.addBytes(old, -1)
 	ix.reindex(s, old, o, true, true)
-	s.uid = is.uid
-	ix.mark(s, &version[T]{object: o, number: is.number})
+	s.uid = m.uid
+	ix.supersede(s, &version[T]{object: o, resourceVersion: m.resourceVersion})
 }
 
-// remove takes o out of the store.
-func (ix *Indexer[T]) remove(o T, is *arrival) {
-	s := ix.lookup(is)
+// remove deletes an object. o is its last state.
+func (ix *Indexer[T]) remove(o T, m *meta) {
+	s := ix.lookup(m)
 	if s == nil {
-		ix.advance(is.namespace, is.number)
-		if !ix.synced || ix.literal { // it was there before the store began to look
+		ix.advance(m.namespace, m.resourceVersion)
+		if !ix.synced || ix.literal { // it existed before the store was listed
 			ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, ResourceVersion: ix.rv})
 		}
 		return
 	}
 	held := s.newest.Load()
-	if stale(s, held, is) {
+	if stale(s, held, m) {
 		return
 	}
-	ix.advance(is.namespace, is.number)
+	ix.advance(m.namespace, m.resourceVersion)
 	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: held.object, ResourceVersion: ix.rv})
 	ix.drop(s)
 }
 
-// replace makes the store, or one namespace of it, hold exactly the listed
-// items. Deletions come first in the log, then what was added or changed, in the
-// order of the list.
+// replace makes the store, or one namespace of it, hold exactly the listed items.
+// In the log, deletions come first, then additions and changes in the order of the
+// list.
 func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 	initial := false
 	if !quiet {
@@ -180,27 +179,27 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 	if ix.order.Len() == 0 && !quiet {
 		ix.events = make([]Event[T], 0, len(list.Items)) // each is added
 	}
-	var arrivals arrivals
+	var window metaWindow
 	for i, o := range list.Items {
-		if i%len(arrivals) == 0 {
-			n := min(len(arrivals), len(list.Items)-i)
-			look(ix, &arrivals, n, func(j int) (T, bool) { return list.Items[i+j], true })
+		if i%len(window) == 0 {
+			n := min(len(window), len(list.Items)-i)
+			prefetch(ix, &window, n, func(j int) (T, bool) { return list.Items[i+j], true })
 		}
-		is := &arrivals[i%len(arrivals)]
-		s := ix.lookup(is)
+		m := &window[i%len(window)]
+		s := ix.lookup(m)
 		if s == nil {
-			ix.insert(o, is).listed = true
+			ix.insert(o, m).listed = true
 			ix.events = append(ix.events, Event[T]{Type: Added, Object: o, ResourceVersion: ix.rv, Initial: initial})
 			continue
 		}
 		s.listed = true
-		if !same(s, s.newest.Load(), o, is) {
-			ix.change(s, o, is)
+		if !same(s, s.newest.Load(), o, m) {
+			ix.change(s, o, m)
 		}
 	}
 	changed := ix.events
 	ix.events = nil
-	ix.sweep(list.Namespace)
+	ix.dropUnlisted(list.Namespace)
 	if len(ix.events) == 0 {
 		ix.events = changed
 	} else {
@@ -208,61 +207,63 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 	}
 }
 
-// sweep drops everything in a scope that the present list does not have.
-func (ix *Indexer[T]) sweep(namespace string) {
-	var gone []*slot[T]
-	missing := func(s *slot[T]) bool {
+// dropUnlisted deletes every object of a scope that is not marked as listed, and
+// clears the marks.
+func (ix *Indexer[T]) dropUnlisted(namespace string) {
+	var missing []*slot[T]
+	visit := func(s *slot[T]) bool {
 		if !s.listed {
-			gone = append(gone, s)
+			missing = append(missing, s)
 		}
 		s.listed = false
 		return true
 	}
 	if prefix := object.Key(namespace, ""); prefix == "" {
-		ix.order.Scan(missing)
+		ix.order.Scan(visit)
 	} else {
-		ix.order.Ascend(&slot[T]{key: prefix}, func(s *slot[T]) bool { return strings.HasPrefix(s.key, prefix) && missing(s) })
+		ix.order.Ascend(&slot[T]{key: prefix}, func(s *slot[T]) bool { return strings.HasPrefix(s.key, prefix) && visit(s) })
 	}
-	for _, s := range gone {
+	for _, s := range missing {
 		last := s.newest.Load().object
 		ix.events = append(ix.events, Event[T]{Type: Deleted, Object: last, Old: last, ResourceVersion: ix.rv, Unseen: true})
 		ix.drop(s)
 	}
 }
 
-// insert makes a slot for an object that has none.
-func (ix *Indexer[T]) insert(o T, is *arrival) *slot[T] {
-	s := &slot[T]{key: object.Key(is.namespace, is.name), uid: is.uid}
-	ix.mark(s, &version[T]{object: o, number: is.number})
-	ix.account(o, 1)
+// insert creates the slot of a new object.
+func (ix *Indexer[T]) insert(o T, m *meta) *slot[T] {
+	s := &slot[T]{key: object.Key(m.namespace, m.name), uid: m.uid}
+	ix.supersede(s, &version[T]{object: o, resourceVersion: m.resourceVersion})
+	ix.addBytes(o, 1)
 	ix.slots.Store(s.key, s)
 	ix.order.Set(s)
 	var none T
 	ix.reindex(s, none, o, false, true)
-	ix.reshaped = true
+	ix.orderChanged = true
 	return s
 }
 
-// drop takes a slot out, leaving a tombstone for views that still see it.
+// drop removes a slot. Its newest version becomes a tombstone, for views that
+// still see the slot.
 func (ix *Indexer[T]) drop(s *slot[T]) {
 	held := s.newest.Load().object
-	ix.account(held, -1)
+	ix.addBytes(held, -1)
 	var none T
 	ix.reindex(s, held, none, true, false)
-	ix.mark(s, &version[T]{from: gone})
+	ix.supersede(s, &version[T]{stamp: tombstone})
 	ix.slots.Delete(s.key)
 	ix.order.Delete(s)
-	ix.reshaped = true
+	ix.orderChanged = true
 }
 
-// lookup finds the slot of an object without making a string of its key.
-func (ix *Indexer[T]) lookup(is *arrival) *slot[T] {
-	ix.scratch = appendKey(ix.scratch[:0], is.namespace, is.name)
+// lookup finds the slot of an object without allocating its key.
+func (ix *Indexer[T]) lookup(m *meta) *slot[T] {
+	ix.scratch = appendKey(ix.scratch[:0], m.namespace, m.name)
 	s, _ := ix.slots.Load(unsafe.String(unsafe.SliceData(ix.scratch), len(ix.scratch)))
 	return s
 }
 
-func (ix *Indexer[T]) account(o T, sign int64) {
+func (ix *Indexer[T]) addBytes(o T, sign int64) {
 	if ix.size != nil {
 		ix.bytes.Add(sign * int64(ix.size(o)))
 	}

@@ -12,31 +12,31 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// IndexFunc appends to values those under which o is to be found. It must be
-// pure and must not keep the slice.
+// IndexFunc appends the index values of o to values. It must be pure and must not
+// keep the slice.
 type IndexFunc[T any] func(values []string, o T) []string
 
 // entry is an object in an index. Entries are ordered by value, then by key. All
-// entries of one value have the same string, so that walking along them does not
-// touch one object's memory after the other, and no object's memory is kept by
-// them: it may be that of a version which is long gone.
+// entries of one value share one string. So a walk along them does not touch the
+// memory of each object, and no entry keeps the memory of an object alive, which
+// may be that of a version long superseded.
 type entry[T object.Object] struct {
 	value string
 	slot  *slot[T]
 }
 
-// index finds objects by values. The tree is the writer's; views have copies.
+// index finds objects by index value. The tree is the writer's; views have copies.
 type index[T object.Object] struct {
-	name     string
-	values   IndexFunc[T]
-	tree     *btree.BTreeG[entry[T]]
-	reshaped bool
+	name    string
+	values  IndexFunc[T]
+	tree    *btree.BTreeG[entry[T]]
+	changed bool // since the last copy
 }
 
-// add enters a slot under a value. before is one whose key is in front of all others.
-func (in *index[T]) add(value string, s, before *slot[T]) {
+// add adds a slot under a value. The key of least sorts before all others.
+func (in *index[T]) add(value string, s, least *slot[T]) {
 	known := false
-	in.tree.Ascend(entry[T]{value, before}, func(e entry[T]) bool {
+	in.tree.Ascend(entry[T]{value, least}, func(e entry[T]) bool {
 		if e.value == value {
 			value, known = e.value, true
 		}
@@ -54,10 +54,10 @@ type indexCopy[T object.Object] struct {
 	tree *btree.BTreeG[entry[T]]
 }
 
-// AddIndex adds an index over everything in the store and everything to come.
-// Objects are indexed before it returns; views pinned earlier do not have it.
-// It waits for a batch that is being applied, and the next one waits for it.
-// A name that is taken is an error.
+// AddIndex adds an index over all present and future objects. Present objects are
+// indexed before it returns; views pinned earlier do not have the index. AddIndex
+// waits for a batch that is being applied, and the next batch waits for it. It
+// returns an error if the name is taken.
 func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
@@ -67,16 +67,16 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	if ix.dirty.Load() {
 		ix.publish(changelog.Changes)
 	}
-	added := &index[T]{name: name, values: values, reshaped: true, tree: btree.NewBTreeGOptions(func(a, b entry[T]) bool {
+	added := &index[T]{name: name, values: values, changed: true, tree: btree.NewBTreeGOptions(func(a, b entry[T]) bool {
 		if a.value != b.value {
 			return a.value < b.value
 		}
 		return a.slot.key < b.slot.key
 	}, btree.Options{NoLocks: true})}
 	ix.order.Scan(func(s *slot[T]) bool {
-		ix.was = unique(values(ix.was[:0], s.newest.Load().object))
-		for _, value := range ix.was {
-			added.add(value, s, &ix.before)
+		ix.oldValues = unique(values(ix.oldValues[:0], s.newest.Load().object))
+		for _, value := range ix.oldValues {
+			added.add(value, s, &ix.least)
 		}
 		return true
 	})
@@ -85,8 +85,8 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	return nil
 }
 
-// DropIndex takes an index away, if there is one of that name. Views pinned earlier
-// still have it.
+// DropIndex removes the index with the given name, if there is one. Views pinned
+// earlier still have it.
 func (ix *Indexer[T]) DropIndex(name string) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
@@ -101,47 +101,47 @@ func (ix *Indexer[T]) DropIndex(name string) {
 	ix.republish(slices.Delete(slices.Clone(ix.current.Load().indexes), at, at+1))
 }
 
-// republish publishes the same state once more, with other indexes.
+// republish publishes the same state again, with other indexes.
 func (ix *Indexer[T]) republish(indexes []indexCopy[T]) {
 	previous := ix.current.Load()
 	next := &View[T]{
 		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced, Generation: previous.Generation,
 		epoch: previous.epoch, order: previous.order, ix: ix,
-		indexes: indexes, hold: &hold{epoch: previous.epoch},
+		indexes: indexes, pins: &pins{epoch: previous.epoch},
 	}
-	ix.current.Store(&Moment[T]{next, previous.tail})
-	ix.supersede(previous.hold)
+	ix.current.Store(&Cursor[T]{next, previous.tail})
+	ix.retire(previous.pins)
 }
 
-// reindex moves the entries of a slot from those of the old object to those of
-// the new one; either may be missing.
+// reindex replaces the index entries of the old object by those of the new one.
+// had and has say whether there is an old and a new object.
 func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
 	for _, in := range ix.indexes {
-		ix.was, ix.is = ix.was[:0], ix.is[:0]
+		ix.oldValues, ix.newValues = ix.oldValues[:0], ix.newValues[:0]
 		if had {
-			ix.was = unique(in.values(ix.was, old))
+			ix.oldValues = unique(in.values(ix.oldValues, old))
 		}
 		if has {
-			ix.is = unique(in.values(ix.is, o))
+			ix.newValues = unique(in.values(ix.newValues, o))
 		}
-		if slices.Equal(ix.was, ix.is) {
-			continue // by far the most frequent
+		if slices.Equal(ix.oldValues, ix.newValues) {
+			continue // by far the most frequent case
 		}
-		in.reshaped = true
-		for _, value := range ix.was {
-			if !slices.Contains(ix.is, value) {
+		in.changed = true
+		for _, value := range ix.oldValues {
+			if !slices.Contains(ix.newValues, value) {
 				in.tree.Delete(entry[T]{value, s})
 			}
 		}
-		for _, value := range ix.is {
-			if !slices.Contains(ix.was, value) {
-				in.add(value, s, &ix.before)
+		for _, value := range ix.newValues {
+			if !slices.Contains(ix.oldValues, value) {
+				in.add(value, s, &ix.least)
 			}
 		}
 	}
 }
 
-// unique sorts values and drops those that come twice.
+// unique sorts values and removes duplicates.
 func unique(values []string) []string {
 	if len(values) < 2 {
 		return values
@@ -150,24 +150,24 @@ func unique(values []string) []string {
 	return slices.Compact(values)
 }
 
-// copyIndexes returns the present state of the indexes for a View.
+// copyIndexes returns the present state of all indexes, for a View.
 func (ix *Indexer[T]) copyIndexes() []indexCopy[T] {
 	previous := ix.current.Load().indexes
-	if len(previous) == len(ix.indexes) && !slices.ContainsFunc(ix.indexes, func(in *index[T]) bool { return in.reshaped }) {
+	if len(previous) == len(ix.indexes) && !slices.ContainsFunc(ix.indexes, func(in *index[T]) bool { return in.changed }) {
 		return previous
 	}
 	copies := make([]indexCopy[T], len(ix.indexes))
 	for i, in := range ix.indexes {
-		if !in.reshaped {
+		if !in.changed {
 			copies[i] = previous[i]
 			continue
 		}
-		copies[i], in.reshaped = indexCopy[T]{in.name, in.tree.Copy()}, false
+		copies[i], in.changed = indexCopy[T]{in.name, in.tree.Copy()}, false
 	}
 	return copies
 }
 
-// index returns the tree of an index.
+// index returns the tree of an index, or nil.
 func (v *View[T]) index(name string) *btree.BTreeG[entry[T]] {
 	for _, in := range v.indexes {
 		if in.name == name {
@@ -180,8 +180,8 @@ func (v *View[T]) index(name string) *btree.BTreeG[entry[T]] {
 // HasIndex reports whether the view has an index with the given name.
 func (v *View[T]) HasIndex(name string) bool { return v.index(name) != nil }
 
-// IndexNamed returns the name of the index that is called prefix and rest, which
-// leaves no garbage.
+// IndexNamed looks up the index named prefix+rest and returns its name. It does
+// not allocate.
 func (v *View[T]) IndexNamed(prefix, rest string) (name string, found bool) {
 	for _, in := range v.indexes {
 		if after, ok := strings.CutPrefix(in.name, prefix); ok && after == rest {
@@ -191,11 +191,12 @@ func (v *View[T]) IndexNamed(prefix, rest string) (name string, found bool) {
 	return "", false
 }
 
-// IndexedCount counts the objects that an index has under value, up to limit.
+// IndexedCount returns the number of objects that an index has under value, but
+// at most limit.
 func (v *View[T]) IndexedCount(name, value string, limit int) int {
 	n := 0
 	if tree := v.index(name); tree != nil {
-		tree.Ascend(entry[T]{value, &v.ix.before}, func(e entry[T]) bool {
+		tree.Ascend(entry[T]{value, &v.ix.least}, func(e entry[T]) bool {
 			if e.value != value {
 				return false
 			}
@@ -213,8 +214,8 @@ func (v *View[T]) IndexValues(name string) iter.Seq[string] {
 		if tree == nil {
 			return
 		}
-		// From each value on to the first entry of the next: as many steps as
-		// there are values, not objects.
+		// From each value, go to the first entry of the next: one step per value,
+		// not one per object.
 		next, ok := tree.Min()
 		for ok {
 			value := next.value
@@ -222,7 +223,7 @@ func (v *View[T]) IndexValues(name string) iter.Seq[string] {
 				return
 			}
 			ok = false
-			tree.Ascend(entry[T]{value + "\x00", &v.ix.before}, func(e entry[T]) bool {
+			tree.Ascend(entry[T]{value + "\x00", &v.ix.least}, func(e entry[T]) bool {
 				next, ok = e, true
 				return false
 			})

@@ -10,8 +10,8 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// The values of an index may be parts of large encodings. Those go with the
-// versions of objects that they came with.
+// TestAnIndexKeepsNoMemoryOfOldVersions checks that an index does not keep the
+// memory that its values come from, which may be large encodings of objects.
 func TestAnIndexKeepsNoMemoryOfOldVersions(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	values := map[*meta]string{}
@@ -30,7 +30,7 @@ func TestAnIndexKeepsNoMemoryOfOldVersions(t *testing.T) {
 	clear(values)
 	runtime.GC()
 	if gone.Value() != nil {
-		t.Error("the encoding of a version that is gone is kept")
+		t.Error("the encoding of a superseded version is still held")
 	}
 	view := ix.Pin()
 	defer view.Release()
@@ -39,8 +39,8 @@ func TestAnIndexKeepsNoMemoryOfOldVersions(t *testing.T) {
 	}
 }
 
-// An index that is dropped is gone from new views, stays in those pinned before,
-// and leaves the others as they are.
+// TestDropIndex checks that a dropped index is missing from new views, stays in those
+// pinned before, and does not affect other indexes.
 func TestDropIndex(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	by := func(name string) func([]string, *meta) []string {
@@ -80,6 +80,6 @@ func TestDropIndex(t *testing.T) {
 	again := ix.Pin()
 	defer again.Release()
 	if n := again.IndexedCount("one", "oneb", 10); n != 1 {
-		t.Errorf("%d objects in an index that was made again", n)
+		t.Errorf("%d objects in an index that was added again", n)
 	}
 }

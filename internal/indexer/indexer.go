@@ -1,17 +1,17 @@
-// Package indexer holds the store of an informer: a snapshot that any number
-// of goroutines read without locks, and the log of how it came to be so.
+// Package indexer implements the store of an informer: a snapshot that any number
+// of goroutines read without locks, and the log of the changes that led to it.
 //
-// One goroutine writes: it hands batches of deltas to [Indexer.Apply], which
+// One goroutine writes. It passes batches of deltas to [Indexer.Apply], which
 // changes the store, appends the events to the log and publishes both as one
-// atomic value, a [View]. Every reader therefore sees a state and the place in
-// the log that belongs to it; between the two nothing is lost and nothing is
-// told twice.
+// atomic value, a [Cursor]: a [View] and its position in the log. A reader that
+// goes on from that position misses nothing and sees nothing twice.
 //
-// Values do not live in the ordered structure. Each object has a slot that
-// points at its newest version, so an update is one hash lookup and one small
-// allocation however many objects there are; the copy-on-write tree changes
-// only when objects come or go. Publishing a persistent tree for each update
-// was measured at ten times the cost, and readers paid for it as well.
+// The ordered tree does not hold the objects. It holds a slot per object, which
+// points at the object's newest version. So an update is one hash lookup and one
+// small allocation, however many objects there are, and the copy-on-write tree
+// changes only when objects are created or deleted. Publishing a persistent tree
+// for each update was measured at ten times the cost, and slowed down readers as
+// well. [Indexer] describes the algorithm.
 package indexer
 
 import (
@@ -26,14 +26,13 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/tidings-io/tidings/internal/changelog"
-	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// EventType says what an event did.
+// EventType is the type of an event.
 type EventType uint8
 
-// What happened to the object.
+// The types of events.
 const (
 	Added EventType = iota + 1
 	Updated
@@ -42,59 +41,112 @@ const (
 
 // Event is one change of the store.
 type Event[T object.Object] struct {
-	// Object is the new state; for Deleted the last state known.
+	// Object is the new state; for Deleted, the last known state.
 	Object T
-	// Old is the state before: set for Updated and Deleted, unless the store
-	// began with a watch and had not seen the object.
+	// Old is the previous state. It is set for Updated and Deleted, unless the
+	// store was filled by a watch without a list and did not hold the object.
 	Old T
-	// ResourceVersion of the store once the event had happened. 0 where the
-	// source's versions are not decimal numbers.
+	// ResourceVersion of the store after the event. It is 0 if the source's
+	// versions are not decimal numbers.
 	ResourceVersion uint64
 	Type            EventType
-	// Unseen says that the deletion itself was not seen: the object was
-	// missing from a list. Its last state may be out of date.
+	// Unseen says that the store did not see the deletion itself: the object was
+	// missing from a list. Its last known state may be out of date.
 	Unseen bool
 	// Initial says that the event belongs to the store's first list.
 	Initial bool
-	// Same says that Options.Same finds no difference between Old and Object.
+	// Same is the result of Options.Same for Old and Object.
 	Same bool
 }
 
 // Options of an indexer. The zero value is usable.
 type Options[T object.Object] struct {
-	// Retain is the number of events kept in the log for readers that come
-	// back to an earlier resourceVersion.
+	// Retain is the number of events kept in the log for readers that resume from
+	// an earlier resourceVersion.
 	Retain int
-	// Size is the number of bytes an object takes, for [Stats]. nil counts
-	// nothing.
+	// Size returns the number of bytes an object takes, for [Stats]. If it is nil,
+	// bytes are not counted.
 	Size func(T) int
 	// Namespaces, if not empty, are listed and watched one by one. The store is
-	// synced once all have been listed, and its resourceVersion is that of the
-	// one that is furthest behind.
+	// synced once all of them have been listed, and its resourceVersion is that of
+	// the namespace that is furthest behind.
 	Namespaces []string
-	// Literal takes the source at its word, as client-go does: a deletion is
-	// told of whether or not the object was held, and an object not held is
-	// Added even if the source says Updated and the store has had no list yet.
+	// Literal handles objects that the store does not hold as client-go does: a
+	// deletion always makes an event, and an update makes an Added event even
+	// before the first list.
 	Literal bool
-	// Same, if not nil, is asked of each update, for Event.Same.
+	// Same, if not nil, is called for each update, for Event.Same.
 	Same func(old, new T) bool
 }
 
-// Stats are counters for those who operate the store.
+// Stats are counters for monitoring.
 type Stats struct {
 	Objects int
 	Bytes   int64  // by Options.Size
 	Events  uint64 // appended to the log so far
-	Pinned  int    // views that readers hold at present, the newest aside
+	Pinned  int    // superseded views that are pinned
 }
 
-// Indexer is the store. Everything may be called by anybody at any time; who
-// writes waits for others who write, and nobody who reads waits for anybody.
+// Indexer is the store. All methods are safe for concurrent use. Writers exclude
+// one another. Readers block nobody; a reader waits for a writer only where its
+// method says so.
+//
+//	Indexer.current ─► Cursor ─► View (epoch, order, indexes, pins)
+//	                     │         │
+//	                     │         │ order: copy-on-write tree by key
+//	                     │         ▼
+//	                     │       slot ─newest─► version ─older─► version ─older─► nil
+//	                     │         ▲            epoch 9          epoch 4
+//	                     │         │
+//	                     │       Indexer.slots: hash map by key
+//	                     ▼
+//	      ... ─batch─► position ─batch─► nil        Indexer.log
+//
+// Each publication has a number, the epoch. A version carries the epoch of the
+// first View that sees it. This is the life of a version:
+//
+//  1. Found. A View of epoch E sees, in each slot of its tree, the first version
+//     from the newest on whose epoch is at most E (slot.at). [View.Get] tries the
+//     hash map first, and the tree if the key has no slot now or a later one.
+//     A version may be a tombstone: the object is deleted as of that epoch.
+//  2. Superseded. The writer gives a new version the epoch of the next View, links
+//     the previous one behind it and stores it as the newest (Indexer.supersede).
+//     Earlier views skip it by its epoch. A version that no View has seen is not
+//     kept.
+//  3. Pinned. [Indexer.Pin] counts up the pins of the newest View, and retries if
+//     the View has been retired meanwhile. The pins keep every version the View
+//     sees, until [View.Release].
+//  4. Cut. Once a View is superseded and not pinned, the writer retires it: it
+//     cannot be pinned again (Indexer.retire). The writer then unlinks each
+//     version that neither the newest View nor a pinned one sees (Indexer.cut),
+//     at once in slots it has just changed. Other slots that have older versions
+//     are recorded in Indexer.history and swept when pins have been released, at
+//     most every sweepEvery unless the sweep is cheap or nothing is pinned.
+//     The garbage collector frees what is unlinked.
+//
+// This is what a writer does, holding Indexer.writer, for a batch of deltas:
+//
+//  1. Read the metadata of the next deltas ahead of their turn (prefetch).
+//  2. For each delta: find the slot in the hash map; ignore a version that is held
+//     already or older; advance the resourceVersion; append an event; supersede the
+//     version, and add or remove the slot and its index entries as needed.
+//  3. Append the events to the log as a batch that readers do not see yet.
+//  4. Copy the trees that have changed, which is lazy and takes constant time, and
+//     store a new Cursor: a View of the next epoch and the position at the end of
+//     the batch. From now on readers see the new state.
+//  5. Retire the previous View if it is not pinned, and cut, as above.
+//  6. Link the batch into the log, which wakes the readers of the log. They see
+//     the events only after the state that the events lead to.
+//
+// Quiet deltas make no events. For a batch of nothing else, the writer skips steps 3
+// to 6. If the newest View is not pinned, the writer suspends it, so that it need not
+// copy the trees for each batch and can cut at once (Indexer.suspend). The next
+// reader that needs a View publishes one (Indexer.dirty).
 type Indexer[T object.Object] struct {
 	slots   *xsync.Map[string, *slot[T]]
 	log     *changelog.Log[Event[T]]
 	relay   changelog.Relay[Event[T]]
-	current atomic.Pointer[Moment[T]]
+	current atomic.Pointer[Cursor[T]]
 	size    func(T) int
 	same    func(old, new T) bool
 	literal bool
@@ -102,31 +154,32 @@ type Indexer[T object.Object] struct {
 	pinned  atomic.Int64
 
 	// dirty says that there are quiet changes that no View has. The next reader
-	// who needs one publishes it.
+	// that needs a View publishes them.
 	dirty atomic.Bool
 
-	pivots sync.Pool // of *slot[T] that walks have begun at
-	before slot[T]   // one whose key is in front of all others; never changed
+	pivots sync.Pool // of *slot[T], for walks to begin at
+	least  slot[T]   // its key sorts before all others; never changed
 
-	writer   sync.Mutex // held by whoever writes; what follows is the writer's own
-	order    *btree.BTreeG[*slot[T]]
-	reshaped bool // order differs from the current View's
-	hidden   bool // the current View is a stand-in that nobody can pin
-	epoch    uint64
-	scopes   scopes
-	rv       uint64 // of the scope that is furthest behind
-	synced   bool   // every scope has been listed
-	events   []Event[T]
-	touched  []*slot[T] // slots changed since the last View
-	live     []*hold    // of superseded views that somebody has pinned, oldest first
-	trailing []*slot[T] // of which older versions are kept
-	freed    bool       // a View has been released since the last sweep of trailing
-	unswept  int        // slots changed since then
-	swept    time.Time  // when that was
-	scratch  []byte
-	seed     maphash.Seed // of uids
-	indexes  []*index[T]
-	was, is  []string // values of indexes
+	writer       sync.Mutex // guards what follows
+	order        *btree.BTreeG[*slot[T]]
+	orderChanged bool // order differs from that of the newest View
+	suspended    bool // current is a placeholder that cannot be pinned
+	epoch        uint64
+	scopes       scopes
+	rv           uint64 // of the scope that is furthest behind
+	synced       bool   // every scope has been listed
+	events       []Event[T]
+	touched      []*slot[T]   // slots superseded since the last View
+	superseded   []*pins      // of superseded views that are pinned, oldest first
+	history      []*slot[T]   // slots with older versions
+	released     bool         // a View has been retired since the last sweep of history
+	unswept      int          // slots touched since then
+	swept        time.Time    // time of that sweep
+	scratch      []byte       // for keys
+	seed         maphash.Seed // of the hashes of uids
+	indexes      []*index[T]
+
+	oldValues, newValues []string // for reindex
 }
 
 // New returns an empty store.
@@ -141,7 +194,7 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		scopes:  newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
-	ix.current.Store(&Moment[T]{&View[T]{order: ix.order.Copy(), ix: ix, hold: &hold{}}, ix.log.Tail()})
+	ix.current.Store(&Cursor[T]{&View[T]{order: ix.order.Copy(), ix: ix, pins: &pins{}}, ix.log.Tail()})
 	return ix
 }
 
@@ -149,7 +202,8 @@ func newOrder[T object.Object]() *btree.BTreeG[*slot[T]] {
 	return btree.NewBTreeGOptions(func(a, b *slot[T]) bool { return a.key < b.key }, btree.Options{NoLocks: true})
 }
 
-// Get returns the newest version of the object with the given key.
+// Get returns the newest version of the object with the given key, which may be
+// newer than the newest View.
 func (ix *Indexer[T]) Get(key string) (T, bool) {
 	if s, ok := ix.slots.Load(key); ok {
 		if v := s.newest.Load(); !v.deleted() {
@@ -160,7 +214,7 @@ func (ix *Indexer[T]) Get(key string) (T, bool) {
 	return none, false
 }
 
-// GetNamed is Get of [object.Key], without making a string of it.
+// GetNamed is Get with the key of namespace and name, without allocating the key.
 func (ix *Indexer[T]) GetNamed(namespace, name string) (T, bool) {
 	buf := keys.Get().(*[]byte)
 	defer keys.Put(buf)
@@ -168,8 +222,9 @@ func (ix *Indexer[T]) GetNamed(namespace, name string) (T, bool) {
 	return ix.Get(unsafe.String(unsafe.SliceData(*buf), len(*buf)))
 }
 
-// Held returns an object if this very version of it is in the store.
-func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
+// Held returns the object with the given identity, if the store holds that very
+// version.
+func (ix *Indexer[T]) Held(id object.Identity) (T, bool) {
 	if o, ok := ix.GetNamed(id.Namespace, id.Name); ok && string(o.GetUID()) == id.UID && o.GetResourceVersion() == id.ResourceVersion {
 		return o, true
 	}
@@ -177,10 +232,10 @@ func (ix *Indexer[T]) Held(id codec.Identity) (T, bool) {
 	return none, false
 }
 
-// keys are for looking up objects without making a string of each one's key.
+// keys pools buffers for keys.
 var keys = sync.Pool{New: func() any { return new([]byte) }}
 
-// appendKey appends what [object.Key] is to dst.
+// appendKey appends to dst what [object.Key] returns.
 func appendKey(dst []byte, namespace, name string) []byte {
 	if namespace != "" {
 		dst = append(append(dst, namespace...), '/')
@@ -188,43 +243,47 @@ func appendKey(dst []byte, namespace, name string) []byte {
 	return append(dst, name...)
 }
 
-// Pin returns the newest View, to be released by the caller.
-func (ix *Indexer[T]) Pin() *View[T] { return ix.PinMoment().View }
+// Pin returns the newest View, pinned. The caller must release it. If there are
+// quiet changes to publish, Pin waits for the writer.
+func (ix *Indexer[T]) Pin() *View[T] { return ix.PinCursor().View }
 
-// PinMoment is Pin for who wants to know what happens next.
-func (ix *Indexer[T]) PinMoment() *Moment[T] {
+// PinCursor is Pin, plus the position in the log at which the view was published.
+func (ix *Indexer[T]) PinCursor() *Cursor[T] {
 	for {
 		if ix.dirty.Load() {
-			ix.settle()
+			ix.publishQuiet()
 		}
-		if m := ix.current.Load(); m.hold.pin() {
-			return m
+		if c := ix.current.Load(); c.pins.pin() {
+			return c
 		}
 	}
 }
 
-// Latest returns the newest View without pinning it: good for its position and
-// counts, and for nothing else, since its objects may be superseded meanwhile.
-func (ix *Indexer[T]) Latest() *Moment[T] { return ix.current.Load() }
+// Latest returns the newest View without pinning it. Only its fields, Tail and Len
+// may be used: its objects may be superseded at any time.
+func (ix *Indexer[T]) Latest() *Cursor[T] { return ix.current.Load() }
 
-// Since is [changelog.Log.Since]: where a reader that has seen everything up to
-// resourceVersion goes on.
+// Since returns the position from which a reader that has seen everything up to
+// resourceVersion goes on; see [changelog.Log.Since]. It waits for the writer if
+// the store has reached that version and the log has not.
 func (ix *Indexer[T]) Since(resourceVersion uint64) (*changelog.Position[Event[T]], bool) {
 	if p, ok := ix.log.Since(resourceVersion); ok || ix.current.Load().ResourceVersion < resourceVersion {
 		return p, ok
 	}
-	// Whoever has seen a View may be here before the news of it is in the log.
-	ix.writer.Lock() // the writer is done with it
+	// A View is published before its events: once the writer is done, the log has
+	// them.
+	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	return ix.log.Since(resourceVersion)
 }
 
-// Relay waits for news of the log on behalf of those who do not do so themselves.
+// Relay returns the relay that reads the log on behalf of slow subscribers.
 func (ix *Indexer[T]) Relay() *changelog.Relay[Event[T]] { return &ix.relay }
 
-// Version is the resourceVersion up to which a scope has been seen: one of
-// Options.Namespaces, or the empty string where there are none. It says too
-// whether there has been a list: without one, what came before is not known.
+// Version returns the resourceVersion up to which a scope has been seen, and
+// whether the scope has been listed: without a list, nothing is known about earlier
+// changes. The scope is one of Options.Namespaces, or the empty string if there are
+// none. Version waits for the writer.
 func (ix *Indexer[T]) Version(namespace string) (version uint64, listed bool) {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
@@ -232,9 +291,9 @@ func (ix *Indexer[T]) Version(namespace string) (version uint64, listed bool) {
 	return s.version, s.listed
 }
 
-// Confirm says that nothing happened between the state of v and resourceVersion,
-// as a bookmark does: the store is good for that version, too. It does nothing,
-// and returns false, if v is not the newest View any more.
+// Confirm records that nothing happened between v and resourceVersion, as a bookmark
+// does. If v is not the newest View any more, Confirm does nothing and returns
+// false. It waits for the writer.
 func (ix *Indexer[T]) Confirm(v *View[T], resourceVersion uint64) bool {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
@@ -248,21 +307,22 @@ func (ix *Indexer[T]) Confirm(v *View[T], resourceVersion uint64) bool {
 	return true
 }
 
-// PinSince returns the newest View, to be released by the caller, and the events
-// that led to it from resourceVersion on. It returns false if the log does not
-// tell, which it does not between the events of one relist.
+// PinSince returns the newest View, pinned, and the events from resourceVersion to
+// it. The caller must release the View. PinSince returns false if the log does not
+// reach back to resourceVersion, or if resourceVersion lies between the versions of
+// a relist and of the state before it.
 func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bool) {
 	for {
 		from, ok := ix.Since(resourceVersion)
 		if !ok {
 			return nil, nil, false
 		}
-		now := ix.PinMoment() // which is not before from
+		now := ix.PinCursor() // not before from
 		var events []Event[T]
 		p := from
 		for p != now.tail {
 			b := p.Next()
-			if b == nil { // the View is published a moment before its events
+			if b == nil { // the View is published just before its events
 				runtime.Gosched()
 				break
 			}
@@ -284,10 +344,11 @@ func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bo
 	}
 }
 
-// Stats may be called at any time.
+// Stats returns the present counters. If there are quiet changes to publish, it
+// waits for the writer.
 func (ix *Indexer[T]) Stats() Stats {
 	if ix.dirty.Load() {
-		ix.settle()
+		ix.publishQuiet()
 	}
 	v := ix.current.Load()
 	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load())}

@@ -62,8 +62,8 @@ func replay(t interface{ Fatalf(string, ...any) }, state map[string]*meta, b *ch
 	}
 }
 
-// byThird finds an object by a label that changes often and by one value that
-// some have twice.
+// byThird indexes an object by a label that changes often and by a value that some
+// objects have twice.
 func byThird(values []string, o *meta) []string {
 	values = append(values, o.Labels["third"])
 	if o.Name == "x" {
@@ -125,7 +125,7 @@ func contents(v *indexer.View[*meta]) map[string]*meta { return maps.Collect(v.A
 
 func same(a, b map[string]*meta) bool { return maps.Equal(a, b) }
 
-// pin is a View somebody holds, and what it held when it was pinned.
+// pin is a pinned View, and its contents when it was pinned.
 type pin struct {
 	view *indexer.View[*meta]
 	want map[string]*meta
@@ -135,7 +135,7 @@ type pin struct {
 // TestModel runs random histories against a plain map. At every step:
 //   - the store holds what the map holds, in order, by every way of reading;
 //   - replaying the log from the start, or from any pinned view, gives the
-//     store, and each event fits the state it meets;
+//     store, and each event fits the state before it;
 //   - pinned views still hold what they held;
 //   - an index, made before or after, agrees with a scan, in pinned views too;
 //   - resuming from any resourceVersion the log reaches gives what came after.
@@ -144,7 +144,7 @@ func TestModel(t *testing.T) {
 		ix := indexer.New(indexer.Options[*meta]{Retain: 1000, Size: func(*meta) int { return 7 }})
 		model := map[string]*meta{}
 		version, uid := 100, 0
-		start := ix.PinMoment()
+		start := ix.PinCursor()
 		position := start.Tail()
 		start.Release()
 		replayed := map[string]*meta{}
@@ -229,7 +229,7 @@ func TestModel(t *testing.T) {
 				for range n {
 					d := change()
 					deltas = append(deltas, d)
-					// change looks at the model, so keep it going
+					// change reads the model, so update it
 					key := object.Key(d.Object.Namespace, d.Object.Name)
 					if d.Type == delta.Deleted {
 						delete(model, key)
@@ -240,7 +240,7 @@ func TestModel(t *testing.T) {
 				model = before
 				apply(deltas)
 			},
-			"again": func(t *rapid.T) { // told twice, as after a reconnect
+			"again": func(t *rapid.T) { // delivered twice, as after a reconnect
 				for _, o := range model {
 					apply([]delta.Delta[*meta]{{Type: delta.Added, Object: o}})
 					return
@@ -289,7 +289,7 @@ func TestModel(t *testing.T) {
 				if !same(replayed, model) {
 					t.Fatalf("replaying the log gives %v, the source has %v", replayed, model)
 				}
-				now := ix.PinMoment()
+				now := ix.PinCursor()
 				v := now.View
 				defer v.Release()
 				if got := contents(v); !same(got, model) {
@@ -386,8 +386,8 @@ func checkReads(t *rapid.T, ix *indexer.Indexer[*meta], v *indexer.View[*meta], 
 	}
 }
 
-// TestReplaceOrder: what a relist finds gone is told before what it finds new,
-// so that a reader never holds more than there is.
+// TestReplaceOrder checks that the deletions of a relist come before its additions,
+// so that a reader never holds more objects than exist.
 func TestReplaceOrder(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	at := ix.Latest().Tail()
@@ -400,25 +400,25 @@ func TestReplaceOrder(t *testing.T) {
 	first := list(10, thing("n", "a", 1, 3), thing("n", "b", 2, 4))
 	for _, e := range first.Events {
 		if !e.Initial || e.Type != indexer.Added || e.ResourceVersion != 10 {
-			t.Errorf("the first list told %+v", e)
+			t.Errorf("the first list made the event %+v", e)
 		}
 	}
 	second := list(20, thing("n", "c", 3, 15), thing("n", "b", 9, 16))
-	var told []string
+	var events []string
 	for _, e := range second.Events {
-		told = append(told, fmt.Sprintf("%d %s unseen=%v initial=%v", e.Type, e.Object.Name, e.Unseen, e.Initial))
+		events = append(events, fmt.Sprintf("%d %s unseen=%v initial=%v", e.Type, e.Object.Name, e.Unseen, e.Initial))
 	}
 	want := []string{"3 a unseen=true initial=false", "1 c unseen=false initial=false", "3 b unseen=true initial=false", "1 b unseen=false initial=false"}
-	if !slices.Equal(told, want) {
-		t.Errorf("a relist told\n%s\nnot\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(events, want) {
+		t.Errorf("a relist made the events\n%s\nnot\n%s", strings.Join(events, "\n"), strings.Join(want, "\n"))
 	}
 	if second.Kind != changelog.Relist || second.End.ResourceVersion != 20 {
 		t.Errorf("the relist is of kind %d at %d", second.Kind, second.End.ResourceVersion)
 	}
 }
 
-// TestGoesBackOnlyByList: a watch event older than what is held is no news, but
-// a list of a restored cluster is.
+// TestGoesBackOnlyByList checks that a watch event of an earlier version than the
+// held one is ignored, while a list of a restored cluster is applied.
 func TestGoesBackOnlyByList(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 50)}, ResourceVersion: "50"}}})
@@ -428,13 +428,13 @@ func TestGoesBackOnlyByList(t *testing.T) {
 	}
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 30)}, ResourceVersion: "35"}}})
 	if o, _ := ix.Get("n/a"); o.ResourceVersion != "30" || ix.Latest().ResourceVersion != 35 {
-		t.Errorf("the list of a restored cluster was not believed: %v at %d", o, ix.Latest().ResourceVersion)
+		t.Errorf("the list of a restored cluster was not applied: %v at %d", o, ix.Latest().ResourceVersion)
 	}
 }
 
-// TestMemoryIsGivenBack: superseded and deleted versions are garbage as soon as
-// no view and no reader of the log needs them.
-func TestMemoryIsGivenBack(t *testing.T) {
+// TestMemoryIsFreed checks that superseded and deleted versions are garbage as soon
+// as no view and no reader of the log needs them.
+func TestMemoryIsFreed(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	o := thing("n", "a", 1, 1)
 	first := weak.Make(o)
@@ -520,6 +520,6 @@ func TestReadersNeverWait(t *testing.T) {
 	close(done)
 	wg.Wait()
 	if s := ix.Stats(); s.Pinned > 4 {
-		t.Errorf("%d views are pinned by nobody", s.Pinned)
+		t.Errorf("%d views are still pinned", s.Pinned)
 	}
 }

@@ -35,12 +35,12 @@ func events(at *changelog.Position[indexer.Event[*meta]]) []string {
 	return out
 }
 
-func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
+func TestQuietDeltasChangeTheStoreWithoutEvents(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	if err := ix.AddIndex("third", byThird); err != nil {
 		t.Fatal(err)
 	}
-	view := ix.PinMoment()
+	view := ix.PinCursor()
 	at := view.Tail()
 	view.Release()
 	a, b, c := thing("", "a", 1, 1), thing("", "b", 2, 2), thing("", "c", 3, 3)
@@ -58,7 +58,7 @@ func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
 	if got := keys(ix); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("after a quiet list the store holds %v", got)
 	}
-	view = ix.PinMoment()
+	view = ix.PinCursor()
 	if view.Synced {
 		t.Error("a quiet list synced the store")
 	}
@@ -67,7 +67,7 @@ func TestQuietDeltasChangeTheStoreAndTellNobody(t *testing.T) {
 	}
 	view.Release()
 	if got := events(at); !slices.Equal(got, []string{"1 b"}) {
-		t.Errorf("followers were told %v", got)
+		t.Errorf("the log has %v", got)
 	}
 }
 
@@ -94,9 +94,9 @@ func TestAPinnedViewDoesNotSeeQuietDeltas(t *testing.T) {
 	}
 }
 
-func TestALiteralStoreTellsWhatTheSourceSays(t *testing.T) {
+func TestALiteralStoreBelievesTheSource(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{Literal: true})
-	view := ix.PinMoment()
+	view := ix.PinCursor()
 	at := view.Tail()
 	view.Release()
 	a, b := thing("", "a", 1, 1), thing("", "b", 2, 2)
@@ -107,11 +107,11 @@ func TestALiteralStoreTellsWhatTheSourceSays(t *testing.T) {
 		{Type: delta.Deleted, Object: b},
 	})
 	if got := events(at); !slices.Equal(got, []string{"1 a", "3 b"}) {
-		t.Errorf("followers were told %v, not of a's coming and b's going", got)
+		t.Errorf("the log has %v, want a added and b deleted", got)
 	}
 }
 
-func TestQuietDeltasLetGoOfWhatTheySupersede(t *testing.T) {
+func TestQuietDeltasFreeWhatTheySupersede(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	if err := ix.AddIndex("third", byThird); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestQuietDeltasLetGoOfWhatTheySupersede(t *testing.T) {
 	view.Release()
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("", "a", 1, 2), Quiet: true}})
 	changed, deleted, held = nil, nil, nil
-	runtime.GC() // nobody has asked for a view since
+	runtime.GC() // no view was pinned since
 	for i, p := range gone {
 		if p.Value() != nil {
 			t.Errorf("the superseded object %d is still held", i)
@@ -143,8 +143,8 @@ func TestQuietDeltasLetGoOfWhatTheySupersede(t *testing.T) {
 	runtime.KeepAlive(ix)
 }
 
-// TestQuietWritersAndReaders is for the race detector, and looks that readers see
-// one state: the writer changes two objects together.
+// TestQuietWritersAndReaders is for the race detector. It also checks that readers
+// see consistent states: the writer changes two objects together.
 func TestQuietWritersAndReaders(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	var readers sync.WaitGroup

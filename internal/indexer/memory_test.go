@@ -9,8 +9,7 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// TestPinnedViewHoldsItsStateOnly: of what happens after a view was pinned it
-// holds nothing.
+// TestPinnedViewHoldsItsStateOnly checks that a pinned view holds no later versions.
 func TestPinnedViewHoldsItsStateOnly(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{thing("n", "a", 1, 1)}, ResourceVersion: "1"}}})
@@ -25,7 +24,7 @@ func TestPinnedViewHoldsItsStateOnly(t *testing.T) {
 	}
 	runtime.GC()
 	if middle.Value() != nil {
-		t.Error("a state that came and went is still held")
+		t.Error("a version that no view sees is still held")
 	}
 	if o, ok := v.Get("n/a"); !ok || o.ResourceVersion != "1" {
 		t.Errorf("the view holds %v", o)
@@ -34,8 +33,8 @@ func TestPinnedViewHoldsItsStateOnly(t *testing.T) {
 	runtime.KeepAlive(ix)
 }
 
-// TestEmptiedStoreHoldsNothing: what was there when a store was emptied goes
-// with the last who reads it, although nothing is written any more.
+// TestEmptiedStoreHoldsNothing checks that the objects of an emptied store are freed
+// with the last reader, even if nothing is written any more.
 func TestEmptiedStoreHoldsNothing(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		ix := indexer.New(indexer.Options[*meta]{})
@@ -43,7 +42,7 @@ func TestEmptiedStoreHoldsNothing(t *testing.T) {
 		held := []weak.Pointer[meta]{weak.Make(a), weak.Make(b)}
 		ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{Items: []*meta{a, b}, ResourceVersion: "1"}}})
 		v := ix.Pin()
-		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}}) // which the view does not see
+		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}}) // not seen by the view
 		if deleted {
 			ix.Apply([]delta.Delta[*meta]{{Type: delta.Deleted, Object: thing("n", "a", 1, 4)}})
 		}
@@ -65,9 +64,9 @@ func TestEmptiedStoreHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestReleasedViewsLetGo: what only released views saw goes with the next
-// change, in whatever order they were pinned and released.
-func TestReleasedViewsLetGo(t *testing.T) {
+// TestReleasedViewsAreCut checks that versions that only released views saw are
+// freed with the next write, in whatever order the views are released.
+func TestReleasedViewsAreCut(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		ix := indexer.New(indexer.Options[*meta]{})
 		o := thing("n", "a", 1, 1)
@@ -80,7 +79,7 @@ func TestReleasedViewsLetGo(t *testing.T) {
 		ix.Apply([]delta.Delta[*meta]{{Type: delta.Updated, Object: thing("n", "a", 1, 3)}})
 		for _, i := range []int{first, 1 - first} {
 			if held.Value() == nil {
-				t.Error("a state that is pinned is gone")
+				t.Error("a pinned version is gone")
 			}
 			views[i].Release()
 			ix.Apply([]delta.Delta[*meta]{{Type: delta.Bookmark, List: &delta.List[*meta]{ResourceVersion: "4"}}})
@@ -89,7 +88,7 @@ func TestReleasedViewsLetGo(t *testing.T) {
 		clear(views)
 		runtime.GC()
 		if held.Value() != nil || ix.Stats().Pinned != 0 {
-			t.Errorf("a state that nobody sees is still held; %d views are pinned", ix.Stats().Pinned)
+			t.Errorf("a version that no view sees is still held; %d views are pinned", ix.Stats().Pinned)
 		}
 		runtime.KeepAlive(ix)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tidings-io/tidings/internal/indexer"
 )
 
-// TestVersionsOnlyGoForward holds for everything but a list, in whatever order it
-// comes.
+// TestVersionsOnlyGoForward checks that nothing but a list moves the store's version
+// back.
 func TestVersionsOnlyGoForward(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	ix.Apply([]delta.Delta[*meta]{{Type: delta.Replaced, List: &delta.List[*meta]{ResourceVersion: "10"}}})
@@ -21,14 +21,14 @@ func TestVersionsOnlyGoForward(t *testing.T) {
 	} {
 		ix.Apply([]delta.Delta[*meta]{d})
 		if v := ix.Latest().ResourceVersion; v != 10 {
-			t.Errorf("after a delta of type %d it is at %d", d.Type, v)
+			t.Errorf("after a delta of type %d the version is %d", d.Type, v)
 		}
 	}
 }
 
-// TestTheStateIsThereBeforeTheNews has a reader that looks at the store the moment
-// it learns of a change.
-func TestTheStateIsThereBeforeTheNews(t *testing.T) {
+// TestTheViewIsPublishedBeforeItsEvents has a reader that reads the store as soon as
+// it sees a change in the log.
+func TestTheViewIsPublishedBeforeItsEvents(t *testing.T) {
 	ix := indexer.New(indexer.Options[*meta]{})
 	const changes = 10_000
 	at := ix.Latest().Tail()
@@ -41,7 +41,7 @@ func TestTheStateIsThereBeforeTheNews(t *testing.T) {
 				continue
 			}
 			if now := ix.Latest(); now.Tail().Seq < next.End.Seq || now.ResourceVersion < next.End.ResourceVersion {
-				t.Errorf("the news is at %d, the store at %d", next.End.ResourceVersion, now.ResourceVersion)
+				t.Errorf("the log is at %d, the store at %d", next.End.ResourceVersion, now.ResourceVersion)
 				return
 			}
 			n += len(next.Events)

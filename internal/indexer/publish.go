@@ -7,8 +7,8 @@ import (
 	"github.com/tidings-io/tidings/internal/changelog"
 )
 
-// settle publishes the quiet changes that no View has.
-func (ix *Indexer[T]) settle() {
+// publishQuiet publishes the quiet changes that no View has yet.
+func (ix *Indexer[T]) publishQuiet() {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	if ix.dirty.Load() {
@@ -16,41 +16,42 @@ func (ix *Indexer[T]) settle() {
 	}
 }
 
-// hide makes way for quiet changes: until somebody asks for a View there is none,
-// and what the changes supersede is let go of at once. If the newest View is
-// pinned it stays, with all that it sees.
-func (ix *Indexer[T]) hide() {
-	ix.dirty.Store(true) // first: who fails to pin the View must see this
+// suspend prepares for quiet changes. If nobody has pinned the newest View, it
+// replaces it by a placeholder that cannot be pinned: until somebody asks for a
+// View the writer need not copy the trees, and cuts superseded versions at once. A
+// newest View that is pinned stays, with everything it sees.
+func (ix *Indexer[T]) suspend() {
+	ix.dirty.Store(true) // first: a reader that fails to pin the View must see this
 	v := ix.current.Load()
-	if ix.hidden || !v.hold.retire() {
+	if ix.suspended || !v.pins.retire() {
 		return
 	}
-	ix.hidden, ix.reshaped = true, true
+	ix.suspended, ix.orderChanged = true, true
 	for _, in := range ix.indexes {
-		in.reshaped = true
+		in.changed = true
 	}
 	for _, s := range ix.touched {
 		ix.cut(s)
 	}
-	standIn := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, Generation: v.Generation, epoch: v.epoch, order: newOrder[T](), ix: ix, hold: &hold{epoch: v.epoch}}
-	standIn.hold.pins.Store(retired)
-	ix.current.Store(&Moment[T]{standIn, v.tail})
+	placeholder := &View[T]{ResourceVersion: v.ResourceVersion, Synced: v.Synced, Generation: v.Generation, epoch: v.epoch, order: newOrder[T](), ix: ix, pins: &pins{epoch: v.epoch}}
+	placeholder.pins.count.Store(retired)
+	ix.current.Store(&Cursor[T]{placeholder, v.tail})
 }
 
-// hush takes back the pending events but the first n.
-func (ix *Indexer[T]) hush(n int) {
+// dropQuiet drops the pending events of a quiet delta: all but the first n.
+func (ix *Indexer[T]) dropQuiet(n int) {
 	clear(ix.events[n:])
-	if ix.events = ix.events[:n]; n == 0 && cap(ix.events) > 4*publishAt { // a relist's
+	if ix.events = ix.events[:n]; n == 0 && cap(ix.events) > 4*publishAt { // grown by a relist
 		ix.events = nil
 	}
 }
 
-// mark makes v the newest version of s from the next View on.
-func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
-	v.from |= 2 * (ix.epoch + 1)
+// supersede makes v the newest version of s, as of the next View.
+func (ix *Indexer[T]) supersede(s *slot[T], v *version[T]) {
+	v.stamp |= 2 * (ix.epoch + 1)
 	previous := s.newest.Load()
 	switch {
-	case previous == nil: // a new slot has nothing that could be cut
+	case previous == nil: // a new slot has nothing to cut
 	case previous.epoch() == v.epoch():
 		previous = previous.older.Load() // no View ever saw that one
 	default:
@@ -58,36 +59,36 @@ func (ix *Indexer[T]) mark(s *slot[T], v *version[T]) {
 	}
 	v.older.Store(previous)
 	s.newest.Store(v)
-	if ix.hidden {
+	if ix.suspended {
 		ix.cut(s)
 	}
 }
 
-// publish makes everything since the last View visible: the store first, then
-// the news of it.
+// publish makes everything since the last View visible: first the View, then the
+// events in the log.
 func (ix *Indexer[T]) publish(kind changelog.Kind) {
 	batch, announce := ix.log.Append(ix.takeEvents(), kind, ix.rv, ix.synced)
 	previous := ix.current.Load()
 	ix.epoch++
 	order, generation := previous.order, previous.Generation
-	if ix.reshaped || len(ix.touched) > 0 {
+	if ix.orderChanged || len(ix.touched) > 0 {
 		generation = ix.epoch
 	}
-	if ix.reshaped {
-		order, ix.reshaped = ix.order.Copy(), false
+	if ix.orderChanged {
+		order, ix.orderChanged = ix.order.Copy(), false
 	}
-	ix.current.Store(&Moment[T]{&View[T]{
+	ix.current.Store(&Cursor[T]{&View[T]{
 		ResourceVersion: ix.rv, Synced: ix.synced, Generation: generation,
 		epoch: ix.epoch, order: order, ix: ix,
-		indexes: ix.copyIndexes(), hold: &hold{epoch: ix.epoch},
+		indexes: ix.copyIndexes(), pins: &pins{epoch: ix.epoch},
 	}, batch.End})
 	ix.dirty.Store(false)
-	ix.supersede(previous.hold)
+	ix.retire(previous.pins)
 	announce()
 }
 
-// takeEvents returns the pending events in a slice of their own. They are handed
-// over as they are, unless that would keep much more memory than they need.
+// takeEvents returns the pending events in a slice of their own. It hands over
+// the slice itself, unless that would keep much more memory than the events need.
 func (ix *Indexer[T]) takeEvents() []Event[T] {
 	events := ix.events
 	if len(events) == 0 {
@@ -103,90 +104,90 @@ func (ix *Indexer[T]) takeEvents() []Event[T] {
 	return few
 }
 
-// supersede notes that a View is not the newest any more, and cuts off the
-// versions that no View needs now.
-func (ix *Indexer[T]) supersede(previous *hold) {
-	live := ix.live[:0]
-	for _, h := range ix.live {
-		if h.retire() {
-			ix.freed = true
+// retire retires the previous View, if it is not pinned, and all others whose
+// pins have been released. Then it cuts the versions that no View sees any more.
+func (ix *Indexer[T]) retire(previous *pins) {
+	superseded := ix.superseded[:0]
+	for _, p := range ix.superseded {
+		if p.retire() {
+			ix.released = true
 		} else {
-			live = append(live, h)
+			superseded = append(superseded, p)
 		}
 	}
-	clear(ix.live[len(live):])
-	if !ix.hidden && !previous.retire() { // what stands in for a View is retired from the start
-		live = append(live, previous)
+	clear(ix.superseded[len(superseded):])
+	if !ix.suspended && !previous.retire() { // a placeholder is retired from the start
+		superseded = append(superseded, previous)
 	}
-	ix.hidden = false
-	ix.live = live
-	ix.pinned.Store(int64(len(live)))
+	ix.suspended = false
+	ix.superseded = superseded
+	ix.pinned.Store(int64(len(superseded)))
 
 	for _, s := range ix.touched {
-		// Of an object that is gone nothing is left but for who sees it, and it
-		// goes with him.
-		ix.trail(s, ix.cut(s) && !s.newest.Load().deleted())
+		// The writer drops a deleted slot. Only the views that see it keep it, and
+		// it is freed with them.
+		ix.trackHistory(s, ix.cut(s) && !s.newest.Load().deleted())
 	}
 	ix.unswept += len(ix.touched)
 	clear(ix.touched)
-	if ix.touched = ix.touched[:0]; cap(ix.touched) > 4*publishAt { // a relist's
+	if ix.touched = ix.touched[:0]; cap(ix.touched) > 4*publishAt { // grown by a relist
 		ix.touched = nil
 	}
-	if ix.freed && (len(live) == 0 || ix.unswept >= 4*len(ix.trailing) || time.Since(ix.swept) >= sweepEvery) {
-		ix.sweepTrailing()
+	if ix.released && (len(superseded) == 0 || ix.unswept >= 4*len(ix.history) || time.Since(ix.swept) >= sweepEvery) {
+		ix.sweepHistory()
 	}
 }
 
-// trail notes whether older versions are kept of a slot.
-func (ix *Indexer[T]) trail(s *slot[T], trails bool) {
-	last := len(ix.trailing) - 1
-	switch place := int(s.trail) - 1; {
-	case trails && place < 0:
-		ix.trailing = append(ix.trailing, s)
-		s.trail = int32(len(ix.trailing))
-	case !trails && place >= 0:
-		ix.trailing[place] = ix.trailing[last]
-		ix.trailing[place].trail = s.trail
-		ix.trailing[last], ix.trailing, s.trail = nil, ix.trailing[:last], 0
+// trackHistory adds s to the slots with older versions, or removes it.
+func (ix *Indexer[T]) trackHistory(s *slot[T], older bool) {
+	last := len(ix.history) - 1
+	switch i := int(s.history) - 1; {
+	case older && i < 0:
+		ix.history = append(ix.history, s)
+		s.history = int32(len(ix.history))
+	case !older && i >= 0:
+		ix.history[i] = ix.history[last]
+		ix.history[i].history = s.history
+		ix.history[last], ix.history, s.history = nil, ix.history[:last], 0
 	}
 }
 
-// sweepTrailing looks at every slot that older versions are kept of.
-func (ix *Indexer[T]) sweepTrailing() {
-	for i := len(ix.trailing) - 1; i >= 0; i-- { // whoever takes the place of one that goes has been looked at
-		ix.trail(ix.trailing[i], ix.cut(ix.trailing[i]))
+// sweepHistory cuts every slot with older versions.
+func (ix *Indexer[T]) sweepHistory() {
+	for i := len(ix.history) - 1; i >= 0; i-- { // backwards: a slot that is removed is replaced by one already visited
+		ix.trackHistory(ix.history[i], ix.cut(ix.history[i]))
 	}
-	if len(ix.trailing) == 0 && cap(ix.trailing) > 4*publishAt { // a relist's
-		ix.trailing = nil
+	if len(ix.history) == 0 && cap(ix.history) > 4*publishAt { // grown by a relist
+		ix.history = nil
 	}
-	ix.freed, ix.unswept, ix.swept = false, 0, time.Now()
+	ix.released, ix.unswept, ix.swept = false, 0, time.Now()
 }
 
-// sweepEvery is how long what a View was pinned for may be kept, beyond its release
-// and with something being written, because of others that are still pinned. With
-// many readers nearly every write finds one gone, and to look each time through
-// everything that is kept for the others would be most of the writer's work.
+// sweepEvery limits how long versions stay after the View that needed them was
+// released, while other views are pinned and the store is written to. With many
+// readers nearly every write finds a released View, and a sweep at each of them
+// would be most of the writer's work.
 const sweepEvery = 100 * time.Millisecond
 
-// cut unlinks from s the versions that neither the newest View nor a pinned
-// one sees, and reports whether any older version is left.
+// cut unlinks the versions of s that neither the newest View nor a pinned one
+// sees. It reports whether an older version is left.
 func (ix *Indexer[T]) cut(s *slot[T]) bool {
-	keeper := s.newest.Load()
-	next := len(ix.live) - 1
-	for v := keeper.older.Load(); v != nil; v = v.older.Load() {
-		// v is seen by the views from its own epoch up to that of the version
-		// in front of it.
-		for next >= 0 && ix.live[next].epoch >= keeper.epoch() {
+	kept := s.newest.Load()
+	next := len(ix.superseded) - 1
+	for v := kept.older.Load(); v != nil; v = v.older.Load() {
+		// The views that see v are those from its own epoch up to, but not
+		// including, the epoch of the version that was kept before it.
+		for next >= 0 && ix.superseded[next].epoch >= kept.epoch() {
 			next--
 		}
 		if next < 0 {
 			break
 		}
-		if ix.live[next].epoch >= v.epoch() {
-			keeper.older.Store(v)
-			keeper = v
+		if ix.superseded[next].epoch >= v.epoch() {
+			kept.older.Store(v)
+			kept = v
 		}
 	}
-	keeper.older.Store(nil)
-	return s.newest.Load() != keeper
+	kept.older.Store(nil)
+	return s.newest.Load() != kept
 }

@@ -1,9 +1,9 @@
 package indexer
 
-// scopes are the parts of a store that are listed and watched on their own: its
-// namespaces, or all of it as one. Each has a resourceVersion of its own.
+// scopes are the parts of a store that are listed and watched separately: single
+// namespaces, or the whole store. Each has its own resourceVersion.
 type scopes struct {
-	all  scope            // if there are no namespaces
+	all  scope            // the whole store, if each is nil
 	each map[string]scope // by namespace
 }
 
@@ -41,9 +41,9 @@ func (s *scopes) advance(namespace string, version uint64) {
 	s.each[namespace] = v
 }
 
-// list notes a complete list of a scope and reports whether it was the first.
+// list records a complete list of a scope and reports whether it was the first.
 // The list's version counts even if it is lower than the last one seen: a
-// cluster restored from a backup goes back in time, and so must its mirror.
+// cluster restored from a backup goes back in time, and so does its mirror.
 func (s *scopes) list(namespace string, version uint64) (first bool) {
 	listed := scope{version: version, listed: true}
 	if s.each == nil {
@@ -54,8 +54,8 @@ func (s *scopes) list(namespace string, version uint64) (first bool) {
 	return first
 }
 
-// vanish notes that there is no list of a scope any more. Its version stays:
-// what comes back later is newer.
+// vanish records that a scope has no list any more. Its version stays: whatever
+// comes back later is newer.
 func (s *scopes) vanish(namespace string) {
 	if s.each == nil {
 		s.all.listed = false
@@ -66,7 +66,8 @@ func (s *scopes) vanish(namespace string) {
 	s.each[namespace] = v
 }
 
-// version is the lowest of all scopes: everything up to it has been seen.
+// version returns the lowest version of all scopes: everything up to it has been
+// seen.
 func (s *scopes) version() uint64 {
 	if s.each == nil {
 		return s.all.version
@@ -80,7 +81,7 @@ func (s *scopes) version() uint64 {
 	return lowest
 }
 
-// complete says that every scope has been listed.
+// complete reports whether every scope has been listed.
 func (s *scopes) complete() bool {
 	if s.each == nil {
 		return s.all.listed

@@ -9,76 +9,76 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Moment is a [View] and the place in the log where the news after it begins.
-// Whoever keeps a Moment keeps all that news in memory; who only reads the state
-// keeps its View.
-type Moment[T object.Object] struct {
+// Cursor is a [View] with its position in the log. A Cursor keeps every later
+// event in memory, so a reader that needs the state alone keeps the View instead.
+type Cursor[T object.Object] struct {
 	*View[T]
 	tail *changelog.Position[Event[T]]
 }
 
-// Tail is where the log goes on after this view: a reader that starts there
-// sees every change since, each once.
-func (m *Moment[T]) Tail() *changelog.Position[Event[T]] { return m.tail }
+// Tail returns the position of the view in the log. A reader that starts there
+// sees every later change once.
+func (c *Cursor[T]) Tail() *changelog.Position[Event[T]] { return c.tail }
 
-// View is one consistent state of the store, and the resourceVersion it is of.
-// Reading it takes no lock and delays nobody.
+// View is a consistent snapshot of the store at one resourceVersion. Reading it
+// takes no lock and blocks nobody.
 //
-// A View from [Indexer.Pin] stays readable until [View.Release]; while it is
-// pinned the store keeps at most one superseded version of each object for it.
+// A View from [Indexer.Pin] is readable until [View.Release]. While it is pinned,
+// the store keeps at most one superseded version of each object for it.
 type View[T object.Object] struct {
-	// ResourceVersion is the version of the store: that of the last event,
-	// list or bookmark. It is 0 before the first list and where the source's
-	// versions are not decimal numbers.
+	// ResourceVersion of the store: that of the last event, list or bookmark. It
+	// is 0 before the first list, and if the source's versions are not decimal
+	// numbers.
 	ResourceVersion uint64
-	// Synced says that the store has held a complete list since it was made or
-	// last emptied.
+	// Synced says that the store has received a complete list since it was created
+	// or last emptied.
 	Synced bool
 
-	// Generation says which objects the View sees: two Views of a store with the
-	// same one see the same. It grows, but not with versions alone, as bookmarks
-	// bring them.
+	// Generation identifies the objects that the View sees: two views of a store
+	// with the same Generation see the same objects. It grows with every change,
+	// but not with a bookmark, which only advances the version.
 	Generation uint64
 
 	epoch uint64
 	order *btree.BTreeG[*slot[T]]
 	ix    *Indexer[T]
-	// indexes do not change; those added later are not among them.
+	// indexes are those that existed when the View was published.
 	indexes []indexCopy[T]
-	hold    *hold
+	pins    *pins
 }
 
-// hold is what the writer keeps of a View that is superseded: who still reads
-// it, and what versions that takes. The rest is up to the readers, so that it
-// goes with them even if nothing is written any more.
-type hold struct {
+// pins counts the pins of a View. It is all that the writer keeps of a superseded
+// View: only readers keep the View itself, so it is freed with the last of them
+// even if the store is not written to any more.
+type pins struct {
 	epoch uint64
-	// pins counts the readers; retired says that the writer has let go of the
-	// versions only this View would need.
-	pins atomic.Int64
+	count atomic.Int64 // or retired
 }
 
+// retired is the count of a View that cannot be pinned any more: the writer has
+// cut, or may cut, the versions that only this View sees.
 const retired = -1 << 32
 
-// pin reports whether the view could be pinned, which it cannot once retired.
-func (h *hold) pin() bool {
+// pin adds a pin. It returns false if the View is retired.
+func (p *pins) pin() bool {
 	for {
-		n := h.pins.Load()
+		n := p.count.Load()
 		if n < 0 {
 			return false
 		}
-		if h.pins.CompareAndSwap(n, n+1) {
+		if p.count.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
-// retire lets go of a view that nobody has pinned.
-func (h *hold) retire() bool { return h.pins.CompareAndSwap(0, retired) }
+// retire retires the View. It returns false if the View is pinned or has been
+// retired before.
+func (p *pins) retire() bool { return p.count.CompareAndSwap(0, retired) }
 
-// Release ends a pin. The view must not be read by its holder any more.
+// Release ends a pin. The caller must not read the View any more.
 func (v *View[T]) Release() {
-	if v.hold.pins.Add(-1) < 0 {
+	if v.pins.count.Add(-1) < 0 {
 		panic("indexer: View released more often than pinned")
 	}
 }
@@ -86,15 +86,14 @@ func (v *View[T]) Release() {
 // Len is the number of objects.
 func (v *View[T]) Len() int { return v.order.Len() }
 
-// Get returns the object with the given key as it was in this view.
+// Get returns the object with the given key.
 func (v *View[T]) Get(key string) (T, bool) {
 	if s, ok := v.ix.slots.Load(key); ok {
 		if version := s.at(v.epoch); version != nil {
 			return version.object, !version.deleted()
 		}
 	}
-	// Not there now, or another object under the same key: it may still have
-	// been there then.
+	// The key has no slot now, or a later one. The View may have an earlier slot.
 	if s, ok := v.order.Get(&slot[T]{key: key}); ok {
 		if version := s.at(v.epoch); version != nil && !version.deleted() {
 			return version.object, true
@@ -104,41 +103,41 @@ func (v *View[T]) Get(key string) (T, bool) {
 	return none, false
 }
 
-// slot is the place of one object in the store, from its creation to its
-// deletion. It points at the newest version; older ones hang behind it while a
-// pinned View needs them.
+// slot holds the versions of one object, from its creation to its deletion. It
+// points at the newest version, which links to the older ones that pinned views
+// need.
 type slot[T object.Object] struct {
 	key    string
 	newest atomic.Pointer[version[T]]
-	// The writer's own: the uid of the newest version, whether the list that is being
-	// applied has the object, and its place among those that trail, from 1 on.
-	uid    uint64
-	listed bool
-	trail  int32
+
+	// Only the writer uses these.
+	uid     uint64 // hash of the uid of the newest version
+	listed  bool   // the list that is being applied contains the object
+	history int32  // 1 + index in Indexer.history; 0: not in it
 }
 
-// version is one state of an object.
+// version is one version of an object.
 type version[T object.Object] struct {
 	object T
-	// from is twice the epoch of the first View that has it, plus gone if there is
-	// no object any more.
-	from uint64
-	// number is the resourceVersion of the object: whoever compares versions need
-	// not touch objects that have long left the processor's caches.
-	number uint64
-	older  atomic.Pointer[version[T]]
+	// stamp is twice the epoch of the first View that sees the version, plus
+	// tombstone if the object is deleted.
+	stamp uint64
+	// resourceVersion is that of the object. It is here so that comparing versions
+	// does not touch objects that have left the CPU's caches.
+	resourceVersion uint64
+	older           atomic.Pointer[version[T]]
 }
 
-const gone = 1
+const tombstone = 1
 
-// epoch is that of the first View that has the version.
-func (v *version[T]) epoch() uint64 { return v.from / 2 }
+// epoch returns the epoch of the first View that sees the version.
+func (v *version[T]) epoch() uint64 { return v.stamp / 2 }
 
-// deleted says that from this version on there is no object.
-func (v *version[T]) deleted() bool { return v.from&gone != 0 }
+// deleted reports whether the version is a tombstone.
+func (v *version[T]) deleted() bool { return v.stamp&tombstone != 0 }
 
-// at is the version that a View of the given epoch sees, or nil if the object
-// is younger than that.
+// at returns the version that a View of the given epoch sees, or nil if the
+// object was created after that.
 func (s *slot[T]) at(epoch uint64) *version[T] {
 	v := s.newest.Load()
 	for v != nil && v.epoch() > epoch {

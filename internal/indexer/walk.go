@@ -6,47 +6,46 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// walk yields the objects of slots as they are in a View. A slot, its newest
-// version and the object are in three places of a memory that is much larger than
-// the processor's caches, so it gathers slots and looks at one place of all of
-// them, then at the next: waits for memory that do not depend on one another
-// happen at the same time. One after the other takes three times as long.
+// walk yields the objects of slots as a View sees them. A slot, its newest version
+// and the object are in three places of a memory much larger than the CPU's
+// caches. So walk collects slots, reads one place of all of them, then the next:
+// cache misses that do not depend on one another overlap. One slot after the other
+// takes three times as long.
 //
-// It stays on the stack of who walks, which the garbage collector does not have to
-// be told of.
+// A walk does not escape to the heap, so it costs the garbage collector nothing.
 type walk[T object.Object] struct {
 	epoch    uint64
-	each     func(string, T) bool // is told of them; if nil,
-	into     []T                  // they are appended to this
+	yield    func(string, T) bool // if nil, objects are appended to dst
+	dst      []T
 	slots    [window]*slot[T]
 	versions [window]*version[T]
 	objects  [window]T
-	n        int // of slots that are gathered
-	most     int // to gather before looking: few at first, for readers of few
-	over     bool
+	n        int // slots collected
+	flushAt  int // how many to collect: few at first, for short reads
+	stopped  bool
 }
 
 const window = 32
 
-// end takes what is gathered yet, and returns all that was appended.
-func (w *walk[T]) end() (appended []T) {
+// end flushes what is left and returns dst.
+func (w *walk[T]) end() (dst []T) {
 	w.flush()
-	return w.into
+	return w.dst
 }
 
-// add takes a slot and reports whether to go on.
+// add adds a slot and reports whether to go on.
 func (w *walk[T]) add(s *slot[T]) bool {
 	w.slots[w.n] = s
-	if w.n++; w.n < w.most {
+	if w.n++; w.n < w.flushAt {
 		return true
 	}
-	w.most = min(2*w.most, window)
+	w.flushAt = min(2*w.flushAt, window)
 	return w.flush()
 }
 
-// flush tells of what is gathered, unless the reader has had enough.
+// flush yields the objects of the collected slots and reports whether to go on.
 func (w *walk[T]) flush() bool {
-	if w.over {
+	if w.stopped {
 		return false
 	}
 	slots, versions, objects := w.slots[:w.n], w.versions[:w.n], w.objects[:w.n]
@@ -57,32 +56,32 @@ func (w *walk[T]) flush() bool {
 	n := 0
 	for i, s := range slots {
 		version := versions[i]
-		from := version.from
-		if from/2 > w.epoch {
+		stamp := version.stamp
+		if stamp/2 > w.epoch {
 			if version = s.at(w.epoch); version == nil {
 				continue
 			}
-			from = version.from
+			stamp = version.stamp
 		}
-		if from&gone == 0 {
+		if stamp&tombstone == 0 {
 			slots[n], objects[n] = s, version.object
 			n++
 		}
 	}
-	if w.each == nil {
-		w.into = append(w.into, objects[:n]...)
+	if w.yield == nil {
+		w.dst = append(w.dst, objects[:n]...)
 		return true
 	}
 	for i, s := range slots[:n] {
-		if !w.each(s.key, objects[i]) {
-			w.over = true
+		if !w.yield(s.key, objects[i]) {
+			w.stopped = true
 			return false
 		}
 	}
 	return true
 }
 
-// All yields every object in the order of its key, which is etcd's.
+// All yields every object in the order of the keys, which is etcd's.
 func (v *View[T]) All() iter.Seq2[string, T] { return v.From("", "") }
 
 // Namespace yields the objects of one namespace in the order of their names.
@@ -94,24 +93,24 @@ func (v *View[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	return v.From(namespace+"/", "")
 }
 
-// From yields the objects whose keys begin with prefix, starting behind the
-// key given as after: the next page of a list.
+// From yields the objects whose keys begin with prefix and are greater than
+// after, such as the next page of a list.
 func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) { v.from(prefix, after, yield, nil) }
 }
 
-// Append appends to dst what From yields, in less time.
+// Append appends to dst what From yields. It is faster than From.
 func (v *View[T]) Append(dst []T, prefix, after string) []T { return v.from(prefix, after, nil, dst) }
 
-func (v *View[T]) from(prefix, after string, each func(string, T) bool, into []T) []T {
-	end := behind(prefix)
+func (v *View[T]) from(prefix, after string, yield func(string, T) bool, dst []T) []T {
+	end := prefixEnd(prefix)
 	if end != "" && after >= end {
-		return into
+		return dst
 	}
-	w := &walk[T]{epoch: v.epoch, each: each, into: into, most: 4}
+	w := &walk[T]{epoch: v.epoch, yield: yield, dst: dst, flushAt: 4}
 	pivot := v.ix.pivot()
 	defer v.ix.pivots.Put(pivot)
-	// Where to stop is looked for once, so that keys need not be looked at.
+	// Find the slot to stop at first, so that the walk need not compare keys.
 	var stop *slot[T]
 	if end != "" {
 		v.order.Ascend(pivot.begin(end), func(s *slot[T]) bool {
@@ -120,7 +119,7 @@ func (v *View[T]) from(prefix, after string, each func(string, T) bool, into []T
 		})
 	}
 	visit := func(s *slot[T]) bool { return s != stop && w.add(s) }
-	if begin := max(prefix, past(after)); begin == "" {
+	if begin := max(prefix, successor(after)); begin == "" {
 		v.order.Scan(visit)
 	} else {
 		v.order.Ascend(pivot.begin(begin), visit)
@@ -128,24 +127,24 @@ func (v *View[T]) from(prefix, after string, each func(string, T) bool, into []T
 	return w.end()
 }
 
-// Indexed yields the objects that an index has under value and whose keys begin
-// with prefix, in the order of their keys, starting behind the key given as
-// after. An index that the view does not have yields nothing.
+// Indexed yields the objects that an index has under value, in the order of their
+// keys: those whose keys begin with prefix and are greater than after. It yields
+// nothing if the view does not have the index.
 func (v *View[T]) Indexed(name, value, prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) { v.indexed(name, value, prefix, after, yield, nil) }
 }
 
-// AppendIndexed appends to dst what Indexed yields, in less time.
+// AppendIndexed appends to dst what Indexed yields. It is faster than Indexed.
 func (v *View[T]) AppendIndexed(dst []T, name, value, prefix, after string) []T {
 	return v.indexed(name, value, prefix, after, nil, dst)
 }
 
-func (v *View[T]) indexed(name, value, prefix, after string, each func(string, T) bool, into []T) []T {
-	tree, end := v.index(name), behind(prefix)
+func (v *View[T]) indexed(name, value, prefix, after string, yield func(string, T) bool, dst []T) []T {
+	tree, end := v.index(name), prefixEnd(prefix)
 	if tree == nil || end != "" && after >= end {
-		return into
+		return dst
 	}
-	w := &walk[T]{epoch: v.epoch, each: each, into: into, most: 4}
+	w := &walk[T]{epoch: v.epoch, yield: yield, dst: dst, flushAt: 4}
 	pivot := v.ix.pivot()
 	defer v.ix.pivots.Put(pivot)
 	var stop *slot[T]
@@ -158,20 +157,20 @@ func (v *View[T]) indexed(name, value, prefix, after string, each func(string, T
 		})
 	}
 	first := true
-	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, past(after)))}, func(e entry[T]) bool {
+	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, successor(after)))}, func(e entry[T]) bool {
 		if e.value != value || e.slot == stop {
 			return false
 		}
 		if first {
-			first, value = false, e.value // the very string of the others, which is compared in no time
+			first, value = false, e.value // the string that all entries share: it compares by pointer
 		}
 		return w.add(e.slot)
 	})
 	return w.end()
 }
 
-// pivot returns a slot to begin a walk at, which is one that has been used before:
-// so to look at a few objects leaves no garbage.
+// pivot returns a slot to begin a walk at. Slots are pooled, so that a short read
+// does not allocate.
 func (ix *Indexer[T]) pivot() *slot[T] {
 	if s, ok := ix.pivots.Get().(*slot[T]); ok {
 		return s
@@ -179,23 +178,23 @@ func (ix *Indexer[T]) pivot() *slot[T] {
 	return new(slot[T])
 }
 
-// begin makes a pivot begin at a key.
+// begin sets the key of a pivot and returns it.
 func (s *slot[T]) begin(key string) *slot[T] {
 	s.key = key
 	return s
 }
 
-// past is the first key behind another one; none is behind the empty one.
-func past(key string) string {
+// successor returns the least key greater than key, or "" for "".
+func successor(key string) string {
 	if key == "" {
 		return ""
 	}
 	return key + "\x00"
 }
 
-// behind is the first string behind all those that begin with prefix, or empty
-// if there is no such string.
-func behind(prefix string) string {
+// prefixEnd returns the least string greater than all strings that begin with
+// prefix, or "" if there is none.
+func prefixEnd(prefix string) string {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {
 			return prefix[:i] + string([]byte{prefix[i] + 1})

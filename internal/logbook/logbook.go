@@ -1,4 +1,4 @@
-// Package logbook is for tests that look at what is logged.
+// Package logbook collects log output for tests.
 package logbook
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Book keeps what is written to it. Any number of goroutines may write and read.
-// The zero value is empty.
+// Book keeps what is written to it. It is safe for concurrent use. The zero value is
+// empty.
 type Book struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -20,7 +20,7 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is everything that was written.
+// String returns everything that was written.
 func (b *Book) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package mutation finds out that somebody has modified what everybody shares.
+// Package mutation detects modifications of objects that all readers share.
 //
-// client-go's detector (tools/cache/mutation_detector.go) copies what comes into
-// a store and compares for a few minutes. This one copies what a reader is given
-// and compares for as long as anybody, the store or a reader, holds the object;
-// it does not hold it itself.
+// client-go's detector (tools/cache/mutation_detector.go) copies each object that
+// enters a store and compares it for a few minutes. This one copies an object when
+// it is given to a reader, and compares it for as long as the store or a reader
+// holds it. It does not hold the object itself.
 package mutation
 
 import (
@@ -21,29 +21,29 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Error says that objects were modified. Diffs are by the objects' keys.
+// Error reports that objects were modified.
 type Error struct {
-	// Target is what the objects are of, and Suspect who had just been given
-	// one of them, empty if nobody knows.
+	// Target describes what the objects belong to. Suspect is the reader that had
+	// just returned one of them; it is empty if that is not known.
 	Target, Suspect string
-	// Objects are the keys of those found modified, and Diffs what was done to
-	// each: lines with a minus were there, lines with a plus are there now.
+	// Objects are the keys of the modified objects. Diffs are their differences:
+	// lines with a minus were removed, lines with a plus were added.
 	Objects []string
 	Diffs   []string
 }
 
-// Error names the objects, who is suspected, and what has changed in the first
-// of them.
+// Error describes the objects, the suspect, and the differences of the first few
+// objects.
 func (e *Error) Error() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: somebody has modified objects that all readers share", e.Target)
+	fmt.Fprintf(&out, "%s: objects that all readers share were modified", e.Target)
 	if e.Suspect != "" {
 		fmt.Fprintf(&out, ", found when %s returned", e.Suspect)
 	}
-	out.WriteString("; make a DeepCopy first. ")
+	out.WriteString("; modify a DeepCopy instead. ")
 	for i, key := range e.Objects {
 		if i == shown {
-			fmt.Fprintf(&out, "And %d more, which may have had modified parts in common with these.\n", len(e.Objects)-i)
+			fmt.Fprintf(&out, "And %d more, which may share the modified parts with these.\n", len(e.Objects)-i)
 			break
 		}
 		fmt.Fprintf(&out, "%s:\n%s", key, e.Diffs[i])
@@ -51,25 +51,26 @@ func (e *Error) Error() string {
 	return out.String()
 }
 
-// shown is the number of objects whose differences an error spells out.
+// shown is the number of objects whose differences an error message contains.
 const shown = 3
 
-// Period is how often everything is looked at.
+// Period is the time between two checks of all objects.
 const Period = time.Second
 
-// Detector watches objects of which readers are given a pointer. Objects that
-// are not pointers, or cannot be copied, it does not watch.
+// Detector watches objects that readers get a pointer to. It ignores objects that
+// are not pointers or have no DeepCopyObject method.
 type Detector[T object.Object] struct {
 	target func() string
 	report func(error)
-	able   bool // T can be watched at all
+	able   bool // T can be watched
 
 	mu   sync.Mutex
-	lent map[weak.Pointer[byte]]T // copies of what was lent, as it was
+	lent map[weak.Pointer[byte]]T // copies of the objects as they were lent
 }
 
-// New returns a detector that reports an [*Error] about objects of a target. If
-// report is nil it panics where nobody recovers: the process ends.
+// New returns a detector that calls report with an [*Error] for modified objects of
+// target. If report is nil, the detector panics in a goroutine of its own, which
+// ends the process.
 func New[T object.Object](target func() string, report func(error)) *Detector[T] {
 	if report == nil {
 		report = func(err error) { go panic(err) }
@@ -82,10 +83,10 @@ func New[T object.Object](target func() string, report func(error)) *Detector[T]
 	}
 }
 
-// address is what a T points at.
+// address returns the address that a T points at.
 func address[T any](o *T) *byte { return *(**byte)(unsafe.Pointer(o)) }
 
-// Lend notes how o is, if it was not lent before, and returns it.
+// Lend copies o, if it was not lent before, and returns o.
 func (d *Detector[T]) Lend(o T) T {
 	if !d.able || address(&o) == nil {
 		return o
@@ -99,7 +100,7 @@ func (d *Detector[T]) Lend(o T) T {
 	return o
 }
 
-// Returned looks at objects that a suspect is done with.
+// Returned checks objects that a reader is done with.
 func (d *Detector[T]) Returned(suspect string, objects ...T) {
 	if !d.able {
 		return
@@ -112,10 +113,10 @@ func (d *Detector[T]) Returned(suspect string, objects ...T) {
 		}
 	}
 	d.mu.Unlock()
-	d.tell(&found)
+	d.reportFound(&found)
 }
 
-// Check looks at every object that was lent and still exists.
+// Check checks every object that was lent and still exists.
 func (d *Detector[T]) Check() {
 	d.mu.Lock()
 	var found Error
@@ -128,17 +129,18 @@ func (d *Detector[T]) Check() {
 		d.compare(&found, at, *(*T)(unsafe.Pointer(&p)))
 	}
 	d.mu.Unlock()
-	d.tell(&found)
+	d.reportFound(&found)
 }
 
-// compare notes it in found if an object is not what it was. It is told of once.
+// compare adds an object to found if it was modified. Each modification is reported
+// once.
 func (d *Detector[T]) compare(found *Error, at weak.Pointer[byte], o T) {
 	was, known := d.lent[at]
 	if !known || reflect.DeepEqual(was, o) {
 		return
 	}
-	// What cannot be seen is no modification: a resource.Quantity remembers its
-	// text once it was asked for it.
+	// A difference that no reader can see is not a modification: a
+	// resource.Quantity caches its text, for example.
 	changes := diff.Diff(was, o)
 	if changes == "" {
 		return
@@ -148,14 +150,14 @@ func (d *Detector[T]) compare(found *Error, at weak.Pointer[byte], o T) {
 	found.Diffs = append(found.Diffs, changes)
 }
 
-func (d *Detector[T]) tell(found *Error) {
+func (d *Detector[T]) reportFound(found *Error) {
 	if len(found.Objects) > 0 {
 		found.Target = d.target()
 		d.report(found)
 	}
 }
 
-// Run checks every [Period] until stop is called, which waits for a last check.
+// Run starts a check every [Period]. stop ends it and waits for a last check.
 func (d *Detector[T]) Run() (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

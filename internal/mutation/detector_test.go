@@ -15,7 +15,7 @@ import (
 	"github.com/tidings-io/tidings/internal/mutation"
 )
 
-// detector returns one whose reports go to found.
+// detector returns a detector that appends its reports to found.
 func detector() (d *mutation.Detector[*corev1.Pod], found *[]*mutation.Error) {
 	found = &[]*mutation.Error{}
 	return mutation.New[*corev1.Pod](func() string { return "pods" }, func(err error) { *found = append(*found, err.(*mutation.Error)) }), found
@@ -31,7 +31,7 @@ func TestObjectsAreNotHeld(t *testing.T) {
 	p = nil
 	runtime.GC()
 	if gone.Value() != nil {
-		t.Error("an object that nobody reads is held")
+		t.Error("an object without readers is held")
 	}
 	for i := range 1000 { // at addresses that were used before
 		d.Lend(pod(fmt.Sprint(i)))
@@ -41,16 +41,17 @@ func TestObjectsAreNotHeld(t *testing.T) {
 		}
 	}
 	if len(*found) > 0 {
-		t.Errorf("nobody has modified anything: %v", (*found)[0])
+		t.Errorf("a report without a modification: %v", (*found)[0])
 	}
 }
 
-// What reading leaves behind is no modification.
+// TestReadingIsAllowed checks that the caches that reading fills do not count as
+// modifications.
 func TestReadingIsAllowed(t *testing.T) {
 	d, found := detector()
 	p := pod("a")
 	size := resource.MustParse("1Gi")
-	size.Add(resource.MustParse("1Mi")) // which forgets the text
+	size.Add(resource.MustParse("1Mi")) // drops the cached text
 	p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
 	d.Lend(p)
 	limit := p.Spec.Volumes[0].EmptyDir.SizeLimit
@@ -64,7 +65,7 @@ func TestReadingIsAllowed(t *testing.T) {
 	d.Check()
 	d.Returned("a reader", p, nil)
 	if len(*found) > 0 {
-		t.Errorf("it was only read: %v", (*found)[0])
+		t.Errorf("a report after reading: %v", (*found)[0])
 	}
 	limit.Add(resource.MustParse("1Mi"))
 	d.Returned("a writer", pod("never lent"), p)
@@ -73,7 +74,8 @@ func TestReadingIsAllowed(t *testing.T) {
 	}
 }
 
-// Many that were modified, by way of a part they share, do not fill the screen.
+// TestManyAreReportedTogether checks that modifying a part that many objects share
+// makes one short report.
 func TestManyAreReportedTogether(t *testing.T) {
 	d, found := detector()
 	labels := map[string]string{"app": "web"}

@@ -1,5 +1,5 @@
-// Package object says what the engine must know of the things it keeps, and
-// how it names them.
+// Package object defines what the engine needs to know about the objects it
+// stores, and how it identifies them.
 package object
 
 import (
@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what every Kubernetes API type can tell of itself.
+// Object is the part of the metadata of a Kubernetes object that the engine
+// reads. Every Kubernetes API type implements it.
 type Object interface {
 	GetNamespace() string
 	GetName() string
@@ -17,8 +18,13 @@ type Object interface {
 	GetLabels() map[string]string
 }
 
-// Key is the name of an object in a store: namespace/name, or the name alone
-// where there is no namespace. The order of keys is etcd's.
+// Identity identifies one version of one object.
+type Identity struct {
+	Namespace, Name, UID, ResourceVersion string
+}
+
+// Key returns the key of an object in a store: namespace/name, or the name
+// alone if the namespace is empty. Keys sort in etcd's order.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -26,11 +32,11 @@ func Key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// Version reads a resourceVersion, which KEP-5504 promises to be a decimal
-// number. Anything else is 0: not comparable.
+// Version parses a resourceVersion, which KEP-5504 defines as a decimal number.
+// It returns 0, which means not comparable, for anything else.
 func Version(resourceVersion string) uint64 {
-	// By hand: it is done several times for each event, and strconv makes an
-	// error of every version that is none.
+	// Parsed by hand: it runs several times per event, and strconv allocates an
+	// error for each version that is not a number.
 	if len(resourceVersion) > len("18446744073709551615")-1 {
 		v, err := strconv.ParseUint(resourceVersion, 10, 64)
 		if err != nil {

@@ -33,8 +33,8 @@ var target = source.Target{Cluster: "test", Resource: schema.GroupVersionResourc
 
 func failed(err error) error { return &source.Error{Target: target, Verb: "watch", Err: err} }
 
-// script is a source that answers request by request as it is told, and notes
-// what it was asked. After its end it does not answer any more.
+// script is a source that answers each request with the next of its answers, and notes
+// the requests. After the last answer it does not answer any more.
 type script struct {
 	mu      sync.Mutex // guards asked
 	asked   []string
@@ -46,7 +46,7 @@ type answer struct {
 	list    source.ListResult
 	events  []source.Event[*meta]
 	err     error
-	silent  bool // never comes
+	silent  bool // no answer until the context ends
 	pause   time.Duration
 }
 
@@ -101,7 +101,7 @@ func (s *script) Watch(ctx context.Context, opts source.WatchOptions, each func(
 			return err
 		}
 	}
-	if a.err == nil { // open, with no more to say
+	if a.err == nil { // the watch stays open
 		<-ctx.Done()
 		return failed(context.Cause(ctx))
 	}
@@ -121,8 +121,7 @@ func end(version string) source.Event[*meta] {
 	return source.Event[*meta]{Type: source.Bookmark, ResourceVersion: version, InitialEventsEnd: true}
 }
 
-// run drives a script for some time, and returns the deltas that came of it and
-// the reflector's status then.
+// run runs a reflector for some time, and returns its deltas and its status.
 func run(t *testing.T, s source.Source[*meta], opts reflector.Options, forTime time.Duration) (deltas []string, status reflector.Status) {
 	t.Helper()
 	queue := delta.NewQueue[*meta]()
@@ -136,32 +135,36 @@ func run(t *testing.T, s source.Source[*meta], opts reflector.Options, forTime t
 	cancel()
 	<-done
 	queue.Close()
-	names := map[delta.Type]string{delta.Added: "added", delta.Updated: "updated", delta.Deleted: "deleted", delta.Replaced: "replaced", delta.Bookmark: "bookmark", delta.Vanished: "vanished"}
 	for {
 		batch, err := queue.Pop(t.Context())
 		if err != nil {
 			return deltas, status
 		}
 		for _, d := range batch {
-			what := names[d.Type]
-			objects, version := []*meta{d.Object}, ""
-			if d.List != nil {
-				objects, version = d.List.Items, d.List.ResourceVersion
-			}
-			for _, o := range objects {
-				switch {
-				case o != nil:
-					what += " " + o.Name + "@" + o.ResourceVersion
-				case d.List != nil:
-					what += " nil"
-				}
-			}
-			if version != "" {
-				what += " at " + version
-			}
-			deltas = append(deltas, what)
+			deltas = append(deltas, describe(d))
 		}
 	}
+}
+
+// describe is like "replaced a@1 b@2 at 3".
+func describe(d delta.Delta[*meta]) string {
+	what := map[delta.Type]string{delta.Added: "added", delta.Updated: "updated", delta.Deleted: "deleted", delta.Replaced: "replaced", delta.Bookmark: "bookmark", delta.Vanished: "vanished"}[d.Type]
+	objects, version := []*meta{d.Object}, ""
+	if d.List != nil {
+		objects, version = d.List.Items, d.List.ResourceVersion
+	}
+	for _, o := range objects {
+		switch {
+		case o != nil:
+			what += " " + o.Name + "@" + o.ResourceVersion
+		case d.List != nil:
+			what += " nil"
+		}
+	}
+	if version != "" {
+		what += " at " + version
+	}
+	return what
 }
 
 func expect(t *testing.T, what string, got []string, want ...string) {
@@ -171,7 +174,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// The initial events are a state as of their end, whatever changes among them.
+// The initial events are one list as of their end, with the changes among them.
 func TestChangesAmongInitialEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{events: []source.Event[*meta]{
@@ -181,7 +184,7 @@ func TestChangesAmongInitialEvents(t *testing.T) {
 			end("9"), {Type: source.Modified, Object: thing("a", "10")},
 		}}}}
 		deltas, status := run(t, s, reflector.Options{}, time.Second)
-		expect(t, "it learnt", deltas, "replaced b@5 a@7 at 9", "updated a@10")
+		expect(t, "it pushed", deltas, "replaced b@5 a@7 at 9", "updated a@10")
 		if status.Phase != reflector.Watching || status.ResourceVersion != "10" || status.Received != 2 || status.Lists != 1 {
 			t.Errorf("the status is %+v", status)
 		}
@@ -198,7 +201,7 @@ func TestContinueTokenExpires(t *testing.T) {
 		}}
 		deltas, _ := run(t, s, reflector.Options{PageSize: 1}, time.Second)
 		expect(t, "it asked", s.asked, "watch list", "list limit=1 continue=", "list limit=1 continue=more", "list limit=0 continue=", "watch from=8")
-		expect(t, "it learnt", deltas, "replaced b@6 c@7 at 8")
+		expect(t, "it pushed", deltas, "replaced b@6 c@7 at 8")
 	})
 }
 
@@ -207,17 +210,17 @@ func TestPagesThatDoNotEnd(t *testing.T) {
 		page := answer{objects: []*meta{thing("a", "1")}, list: source.ListResult{ResourceVersion: "5", Continue: "same"}}
 		s := &script{answers: []answer{{err: failed(apierrors.NewInvalid(schema.GroupKind{}, "", nil))}, page, page, page, page}}
 		deltas, status := run(t, s, reflector.Options{}, time.Millisecond)
-		expect(t, "it learnt", deltas)
+		expect(t, "it pushed", deltas)
 		if status.Phase != reflector.Waiting || !strings.Contains(fmt.Sprint(status.Err), "continue token") {
 			t.Errorf("the status is %+v", status)
 		}
 	})
 }
 
-// A bookmark that does not come is given up on, also where objects are made and
-// deleted all the time.
+// The reflector gives up on a bookmark that does not come, even if objects are created
+// and deleted all the time.
 func TestNoBookmarkAmongChanges(t *testing.T) {
-	for name, order := range map[string][]string{"in order": {"a", "b", "c"}, "in none": {"c", "a", "b"}} {
+	for name, order := range map[string][]string{"in order": {"a", "b", "c"}, "not in order": {"c", "a", "b"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				events := []source.Event[*meta]{added(order[0], "9"), added(order[1], "3"), added(order[2], "4")}
@@ -236,8 +239,8 @@ func TestNoBookmarkAmongChanges(t *testing.T) {
 	}
 }
 
-// A list without a version, as some servers give it, is not followed by a watch
-// from the version of an earlier one.
+// A list without a version, which some servers send, is not followed by a watch from the
+// version of an earlier list.
 func TestListWithoutAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired := answer{err: failed(apierrors.NewResourceExpired("too old"))}
@@ -253,7 +256,7 @@ func TestListWithoutAVersion(t *testing.T) {
 	})
 }
 
-// A server that takes a request and never answers is an error, in time.
+// A request that the server accepts and never answers fails in time.
 func TestSilence(t *testing.T) {
 	invalid := answer{err: failed(apierrors.NewInvalid(schema.GroupKind{}, "", nil))}
 	t.Run("list", func(t *testing.T) {
@@ -289,13 +292,13 @@ func TestSilence(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{answers: []answer{{pause: 8 * time.Second, events: []source.Event[*meta]{added("a", "1"), added("b", "2"), added("c", "3"), end("4")}}}}
 			deltas, _ := run(t, s, reflector.Options{}, time.Minute)
-			expect(t, "it learnt", deltas, "replaced a@1 b@2 c@3 at 4")
+			expect(t, "it pushed", deltas, "replaced a@1 b@2 c@3 at 4")
 		})
 	})
 }
 
-// However a server fails, it is not asked more often for that.
-func TestNothingIsFollowedByAHail(t *testing.T) {
+// No failure of the server makes the reflector send more requests.
+func TestFailuresAreFollowedByBackoff(t *testing.T) {
 	resource := schema.GroupResource{Resource: "things"}
 	for name, err := range map[string]error{
 		"expired": apierrors.NewResourceExpired("too old"), "gone": &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone}}, "not found": apierrors.NewNotFound(resource, ""),
@@ -325,23 +328,23 @@ func TestNothingIsFollowedByAHail(t *testing.T) {
 	}
 }
 
-// talkative is a log handler that looks at the status of what logs.
-type talkative struct {
+// statusReader is a log handler that reads the status of the reflector.
+type statusReader struct {
 	slog.Handler
-	look func()
+	read func()
 }
 
-func (h talkative) Enabled(context.Context, slog.Level) bool { return true }
+func (h statusReader) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h talkative) Handle(context.Context, slog.Record) error { h.look(); return nil }
+func (h statusReader) Handle(context.Context, slog.Record) error { h.read(); return nil }
 
-func (h talkative) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h statusReader) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-func TestLoggerMayLookAtTheStatus(t *testing.T) {
+func TestLoggerMayReadTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *reflector.Reflector[*meta]
-		looks := 0
-		log := slog.New(talkative{look: func() { looks++; _ = r.Status() }})
+		reads := 0
+		log := slog.New(statusReader{read: func() { reads++; _ = r.Status() }})
 		s := &script{answers: []answer{
 			{events: []source.Event[*meta]{end("5")}, pause: 6 * time.Second, err: apierrors.NewResourceExpired("too old")},
 			{events: []source.Event[*meta]{end("9")}},
@@ -349,15 +352,15 @@ func TestLoggerMayLookAtTheStatus(t *testing.T) {
 		r = reflector.New(target, s, delta.NewQueue[*meta](), reflector.Options{Logger: log})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || looks == 0 {
-			t.Errorf("it ended with %v after %d looks", err, looks)
+		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || reads == 0 {
+			t.Errorf("it ended with %v after %d reads", err, reads)
 		}
 	})
 }
 
-// A server that does not know the version yet has been restored from a backup: it
-// is listed, and what it has counts, although that is older.
-func TestAServerThatWentBack(t *testing.T) {
+// A server that does not know the version yet has been restored from a backup. It is
+// listed again, and the list counts although it is older.
+func TestVersionTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
 		tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
@@ -368,7 +371,7 @@ func TestAServerThatWentBack(t *testing.T) {
 		}}
 		deltas, status := run(t, s, reflector.Options{}, time.Minute)
 		expect(t, "it asked", s.asked, "watch list", "watch from=9", "watch list")
-		expect(t, "it learnt", deltas, "replaced a@9 at 9", "replaced a@2 at 3")
+		expect(t, "it pushed", deltas, "replaced a@9 at 9", "replaced a@2 at 3")
 		if status.Phase != reflector.Watching || status.ResourceVersion != "3" {
 			t.Errorf("it is %+v", status)
 		}

@@ -4,75 +4,85 @@ import (
 	"strings"
 
 	"github.com/tidings-io/tidings/internal/object"
-	"github.com/tidings-io/tidings/internal/source"
 )
 
-// stage holds the initial events of a WatchList stream until their end is
-// known: a server may send changes among them.
-type stage[T object.Object] struct {
+// Stage collects the initial events of a WatchList stream until their end: a server
+// may send changes among them.
+type Stage[T object.Object] struct {
 	items []T
-	// place finds an object: namespace and name → index of items. There is none
-	// as long as objects come in the order of their keys, as etcd has them and
-	// API servers send them: what comes after the last is new.
-	place  map[[2]string]int
-	newest uint64 // version of all that came, if there is a place
-	holes  int
+	// index finds an object in items by namespace and name. It is nil as long as
+	// objects come in the order of their keys, which is the order of etcd and of
+	// API servers: an object after the last one is new.
+	index   map[[2]string]int
+	newest  uint64 // version of all events, if there is an index
+	deleted int    // items that are no longer in the index
 }
 
-// newStage has room for as many objects as the last list had.
-func newStage[T object.Object](objects int) *stage[T] { return &stage[T]{items: make([]T, 0, objects)} }
+// NewStage returns a Stage with room for a number of objects.
+func NewStage[T object.Object](objects int) *Stage[T] { return &Stage[T]{items: make([]T, 0, objects)} }
 
-// apply takes in an event and reports whether it is a sign that the initial events
-// still go on: an object not seen before that is the next in order, or older than
-// one that came before it. What happens meanwhile is newer than everything.
-func (s *stage[T]) apply(e source.Event[T]) bool {
-	if e.Type == source.Bookmark {
+// Set adds or replaces an object. It reports whether the event shows that the
+// initial events still go on: the object is new, and either the next in order or
+// older than an earlier one. Changes made during the stream are newer than
+// everything.
+func (s *Stage[T]) Set(o T) (initial bool) {
+	if s.isNext(o) {
+		s.items = append(s.items, o)
+		return true
+	}
+	i, known, initial := s.find(o)
+	if known {
+		s.items[i] = o
 		return false
 	}
-	if s.place == nil {
-		if last := len(s.items) - 1; last < 0 || behind(s.items[last], e.Object) {
-			if e.Type == source.Deleted {
-				return false
-			}
-			s.items = append(s.items, e.Object)
-			return true
-		}
-		s.place = make(map[[2]string]int, len(s.items)+1)
+	s.index[indexKey(o)] = len(s.items)
+	s.items = append(s.items, o)
+	return initial
+}
+
+// Delete removes an object if it is there.
+func (s *Stage[T]) Delete(o T) {
+	if s.isNext(o) {
+		return
+	}
+	if _, known, _ := s.find(o); known {
+		s.deleted++
+		delete(s.index, indexKey(o))
+	}
+}
+
+// isNext reports whether all objects, and o after them, are in order.
+func (s *Stage[T]) isNext(o T) bool {
+	last := len(s.items) - 1
+	return s.index == nil && (last < 0 || less(s.items[last], o))
+}
+
+// find looks an object up in the index, which it makes first if need be. It also
+// reports whether the object's version is not newer than all before.
+func (s *Stage[T]) find(o T) (i int, known, older bool) {
+	if s.index == nil {
+		s.index = make(map[[2]string]int, len(s.items)+1)
 		for i, o := range s.items {
-			s.place[place(o)] = i
+			s.index[indexKey(o)] = i
 			s.newest = max(s.newest, object.Version(o.GetResourceVersion()))
 		}
 	}
-	version := object.Version(e.Object.GetResourceVersion())
-	initial := version <= s.newest
+	version := object.Version(o.GetResourceVersion())
+	older = version <= s.newest
 	s.newest = max(s.newest, version)
-	key := place(e.Object)
-	i, known := s.place[key]
-	switch {
-	case e.Type == source.Deleted && known:
-		s.holes++ // and s.items[i] is nowhere in place any more
-		delete(s.place, key)
-	case e.Type == source.Deleted:
-	case known:
-		s.items[i] = e.Object
-	default:
-		s.place[key] = len(s.items)
-		s.items = append(s.items, e.Object)
-		return initial
-	}
-	return false
+	i, known = s.index[indexKey(o)]
+	return i, known, older
 }
 
-func place[T object.Object](o T) [2]string { return [2]string{o.GetNamespace(), o.GetName()} }
+func indexKey[T object.Object](o T) [2]string { return [2]string{o.GetNamespace(), o.GetName()} }
 
-// behind says that b comes after a in the order of keys.
-func behind[T object.Object](a, b T) bool {
+// less reports whether a comes before b in the order of keys.
+func less[T object.Object](a, b T) bool {
 	x, y := a.GetNamespace(), b.GetNamespace()
 	if x == y {
 		return a.GetName() < b.GetName()
 	}
-	// A namespace that begins with another one: a slash decides.
-	switch {
+	switch { // if one namespace is a prefix of the other, the slash after it decides
 	case x == "" || y == "":
 		return false
 	case strings.HasPrefix(y, x):
@@ -83,26 +93,20 @@ func behind[T object.Object](a, b T) bool {
 	return x < y
 }
 
-func (s *stage[T]) len() int {
-	if s.place == nil {
-		return len(s.items)
-	}
-	return len(s.place)
-}
+// Len returns the number of objects.
+func (s *Stage[T]) Len() int { return len(s.items) - s.deleted }
 
-// take returns the objects in the order in which they came.
-func (s *stage[T]) take() []T {
-	if s.holes == 0 {
-		items := s.items
-		*s = stage[T]{}
-		return items
-	}
-	items := make([]T, 0, len(s.place))
-	for i, o := range s.items {
-		if j, ok := s.place[place(o)]; ok && i == j {
-			items = append(items, o)
+// Take returns the objects in the order in which they came, and empties the Stage.
+func (s *Stage[T]) Take() []T {
+	items := s.items
+	if s.deleted > 0 {
+		items = make([]T, 0, s.Len())
+		for i, o := range s.items {
+			if j, ok := s.index[indexKey(o)]; ok && i == j {
+				items = append(items, o)
+			}
 		}
 	}
-	*s = stage[T]{}
+	*s = Stage[T]{}
 	return items
 }

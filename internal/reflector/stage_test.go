@@ -16,9 +16,8 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// TestInitialEventsInAnyOrder: whatever a server sends before the end of the
-// initial events, in the order of keys or in none, the list is what a map of them
-// would hold, in the order in which the objects came.
+// TestInitialEventsInAnyOrder compares the list made of initial events with a model, for
+// events in the order of keys and in any other.
 func TestInitialEventsInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// A namespace may begin with another; a slash and a dash differ in order.
@@ -64,7 +63,7 @@ func TestInitialEventsInAnyOrder(t *testing.T) {
 			s := &script{answers: []answer{{events: append(events, end("99"))}}}
 			deltas, status := run(t, s, reflector.Options{}, time.Second)
 			if len(deltas) != 1 || deltas[0] != text+" at 99" || status.Received != int64(len(want)) {
-				rt.Errorf("it learnt %q of %d, not %q", deltas, status.Received, text)
+				rt.Errorf("it pushed %q of %d, not %q", deltas, status.Received, text)
 			}
 		})
 	})

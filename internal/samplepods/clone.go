@@ -14,7 +14,7 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Of the recorded cluster.
+// The recorded cluster.
 const (
 	recordedApps     = 100
 	recordedTeams    = 10
@@ -22,23 +22,23 @@ const (
 	recordedReplicas = 50
 )
 
-// Clone returns n pods in etcd's order that look like the recorded ones and are
-// none of them. The same n and seed give the same pods, and the pods for a
-// smaller n are among those for a larger.
+// Clone returns n new pods, in etcd's order, that look like the recorded ones. The
+// same n and seed give the same pods, and the pods of a smaller n are a subset of
+// those of a larger n.
 //
-// They come in groups of 50, the ReplicaSets of an application each, which the
-// recorded ones are cloned for in turn: 10 applications to a namespace, 50 pods
-// to a node on average. From 5,001 pods on there are more applications,
-// namespaces and nodes, which continue the numbers of the recorded ones, so
-// that no pod template is shared by more pods than a real one would be.
+// The pods form groups of 50, each the ReplicaSet of one application and cloned
+// from one of the recorded ReplicaSets in turn. There are 10 applications in a
+// namespace and, on average, 50 pods on a node. Beyond 5,000 pods there are further
+// applications, namespaces and nodes, numbered on from the recorded ones, so that
+// no more pods share a pod template than in a real cluster.
 //
-// Each group has its own pod-template hash, and owner's name and uid. Each pod
-// has its own name, uid, pod IP and resourceVersion, and is mounted the token
-// of the service account default, in a volume kube-api-access-xxxxx with a name
-// of its own. managedFields agree with what they speak of.
+// Each group has its own pod-template hash, owner name and owner uid. Each pod has
+// its own name, uid, pod IP and resourceVersion, and mounts the token of the
+// service account default from a volume kube-api-access-xxxxx of its own.
+// managedFields are consistent with the fields they describe.
 //
-// The clones share strings with one another, as decoded pods do not. Encode and
-// decode them where memory is measured.
+// The clones share strings with one another, which decoded pods do not. To measure
+// memory, encode and decode them first.
 func Clone(n int, seed uint64) []corev1.Pod {
 	pods := make([]corev1.Pod, 0, n)
 	for pod := range All(n, seed) {
@@ -47,30 +47,29 @@ func Clone(n int, seed uint64) []corev1.Pod {
 	return pods
 }
 
-// All yields the pods of [Clone], one after the other, for those who have no
-// memory for all of them.
+// All yields the pods of [Clone] one by one, without holding all of them in memory.
 func All(n int, seed uint64) iter.Seq[*corev1.Pod] {
 	recorded := Load()
 	groups := groupByApp(recorded.Items)
 	revisions, err := strconv.ParseUint(recorded.ResourceVersion, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("samplepods: the recording's resourceVersion: %v", err))
+		panic(fmt.Sprintf("samplepods: parse the recording's resourceVersion: %v", err))
 	}
-	// Each group is made twice: first for the order, then for its pods.
+	// Each group is created twice: first to sort the groups, then for its pods.
 	group := func(i int) *group {
 		round, app := i/recordedApps, i%recordedApps
 		return newGroup(&groups[app][0], app, round, revisions, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
-	type place struct {
-		prefix string // of the keys of its pods
+	type sortKey struct {
+		prefix string // of the keys of the group's pods
 		group  int
 	}
-	order := make([]place, (n+recordedReplicas-1)/recordedReplicas)
+	order := make([]sortKey, (n+recordedReplicas-1)/recordedReplicas)
 	for i := range order {
 		g := group(i)
-		order[i] = place{g.namespace(groups[i%recordedApps][0].Namespace) + "/" + g.name + "-", i}
+		order[i] = sortKey{g.namespace(groups[i%recordedApps][0].Namespace) + "/" + g.name + "-", i}
 	}
-	slices.SortFunc(order, func(a, b place) int { return strings.Compare(a.prefix, b.prefix) })
+	slices.SortFunc(order, func(a, b sortKey) int { return strings.Compare(a.prefix, b.prefix) })
 	return func(yield func(*corev1.Pod) bool) {
 		for _, at := range order {
 			g, first := group(at.group), at.group*recordedReplicas
@@ -88,8 +87,7 @@ func All(n int, seed uint64) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// groupByApp returns the pods of each application, in the order of the
-// applications' numbers.
+// groupByApp returns the pods of each application, by the application's number.
 func groupByApp(pods []corev1.Pod) [][]corev1.Pod {
 	groups := make([][]corev1.Pod, recordedApps)
 	for _, pod := range pods {
@@ -99,13 +97,13 @@ func groupByApp(pods []corev1.Pod) [][]corev1.Pod {
 	return groups
 }
 
-// A group is a ReplicaSet whose pods are cloned from a recorded one's.
+// group is a ReplicaSet whose pods are cloned from a recorded one's.
 type group struct {
 	rng      *rand.Rand
-	round    int // how many times all recorded pods have been cloned before
+	round    int // how many times all recorded pods were cloned before
 	revision uint64
 	app      *strings.Replacer // from the recorded application to this one
-	taken    map[string]bool   // suffixes of names
+	taken    map[string]bool   // name suffixes in use
 
 	name     string // of the ReplicaSet
 	hash     string
@@ -129,14 +127,13 @@ func newGroup(pod *corev1.Pod, app, round int, revisions uint64, rng *rand.Rand)
 	return g
 }
 
-// clone returns a pod of the group that looks like the recorded one. It is the
-// i-th of all clones.
+// clone returns a clone of a recorded pod for the group, the i-th of all clones.
 func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 	pod := *recorded.DeepCopy()
 	team := g.namespace(pod.Namespace)
 	owner := &pod.OwnerReferences[0]
 	ip := fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)
-	// What managedFields name an owner or an IP by is the value itself.
+	// managedFields contain the owner's uid and the pod IP as keys.
 	inManagedFields := [][2][]byte{
 		{[]byte(owner.UID), []byte(g.uid)},
 		{quoted(pod.Status.PodIP), quoted(ip)},
@@ -144,7 +141,7 @@ func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 
 	revision, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("samplepods: the resourceVersion of %s: %v", pod.Name, err))
+		panic(fmt.Sprintf("samplepods: parse the resourceVersion of %s: %v", pod.Name, err))
 	}
 	pod.ResourceVersion = strconv.FormatUint(g.revision+revision, 10)
 	pod.Namespace = team
@@ -186,13 +183,12 @@ func (g *group) clone(recorded *corev1.Pod, i int) corev1.Pod {
 	return pod
 }
 
-// namespace is where the pods of the group are, given where those are that they
-// are cloned from.
+// namespace returns the namespace of the group, given that of the recorded pods.
 func (g *group) namespace(recorded string) string {
 	return shift(recorded, "team-", g.round*recordedTeams)
 }
 
-// suffix returns the end of a name that no other pod of the group has.
+// suffix returns a name suffix that no other pod of the group has.
 func (g *group) suffix() string {
 	for {
 		if suffix := randomSuffix(g.rng); !g.taken[suffix] {
@@ -232,8 +228,8 @@ func mountServiceAccount(spec *corev1.PodSpec, volume string) {
 	}
 }
 
-// randomSuffix is five letters and digits of those that the API server puts at
-// the end of a generated name.
+// randomSuffix returns five characters from the alphabet that the API server uses
+// for generated names.
 func randomSuffix(rng *rand.Rand) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	suffix := make([]byte, 5)
@@ -252,17 +248,17 @@ func uid(rng *rand.Rand) types.UID {
 		high>>32, high>>16&0xffff, high&0xffff, low>>48, low&0xffffffffffff))
 }
 
-// shift adds by to the number at the end of a name.
+// shift adds by to the number that follows prefix in name.
 func shift(name, prefix string, by int) string { return prefix + strconv.Itoa(number(name, prefix)+by) }
 
 func number(name, prefix string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, prefix))
 	if err != nil {
-		panic(fmt.Sprintf("samplepods: the recording has %q where %s and a number should be", name, prefix))
+		panic(fmt.Sprintf("samplepods: the recording has %q, want %s and a number", name, prefix))
 	}
 	return n
 }
 
-// quoted is s as managedFields have it: a string in JSON that is itself in a
-// string. With its quotes, one IP is not found at the beginning of another.
+// quoted returns s as it appears in managedFields: a JSON string inside a string.
+// The quotes prevent an IP from matching the beginning of a longer one.
 func quoted(s string) []byte { return []byte(`\"` + s + `\"`) }

@@ -39,14 +39,14 @@ func TestClonesAreTheirOwn(t *testing.T) {
 		for i := range clones {
 			value := of(&clones[i])
 			if seen[value] {
-				t.Fatalf("the %s of %s/%s is %s, which is another's too", what, clones[i].Namespace, clones[i].Name, value)
+				t.Fatalf("the %s of %s/%s is %s, which another pod has, too", what, clones[i].Namespace, clones[i].Name, value)
 			}
 			seen[value] = true
 		}
 	}
 
-	// The API server draws the names of volumes as these are drawn, and does
-	// not look whether another pod has one of that name.
+	// The API server chooses the names of volumes at random, too, and does not check
+	// whether another pod has a volume of that name.
 	volumes := map[string]bool{}
 	for i := range clones {
 		volumes[tokenVolume(&clones[i])] = true
@@ -83,8 +83,8 @@ func TestClonesComeInReplicaSets(t *testing.T) {
 	}
 }
 
-// A clone differs from what it was cloned from in what is its own, and has a
-// service account.
+// TestCloneIsLikeTheRecordedPod checks that a clone differs from the recorded pod
+// only in its own names and numbers and in the service account.
 func TestCloneIsLikeTheRecordedPod(t *testing.T) {
 	recorded := groupByApp(Load().Items)[7][0]
 	// The first of application 107, which is cloned from application 7.
@@ -93,7 +93,7 @@ func TestCloneIsLikeTheRecordedPod(t *testing.T) {
 		return pod.Labels["app"] == "app-107" && pod.Status.PodIP == "10.0.20.231" // the 5,351st
 	})
 	if i < 0 {
-		t.Fatal("the clone is not there")
+		t.Fatal("the clone is missing")
 	}
 	clone := clones[i]
 	encode := func(pod corev1.Pod) string {
@@ -116,7 +116,7 @@ func TestCloneIsLikeTheRecordedPod(t *testing.T) {
 		return string(text)
 	}
 
-	// Undo by text what Clone does, wherever it occurs.
+	// Undo as text what Clone does.
 	spec := &clone.Spec
 	last := len(spec.Volumes) - 1
 	if name := spec.Volumes[last].Name; !regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`).MatchString(name) {
@@ -181,7 +181,7 @@ func TestClonesAreInEtcdsOrder(t *testing.T) {
 	}
 }
 
-// tokenVolume is the name of the volume with the service account's token.
+// tokenVolume returns the name of the volume with the service account's token.
 func tokenVolume(pod *corev1.Pod) string {
 	for _, volume := range pod.Spec.Volumes {
 		if strings.HasPrefix(volume.Name, "kube-api-access-") {

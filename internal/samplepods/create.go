@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Create writes pods to the API server of config, up to parallelism at a time,
-// and their namespaces before them where those are missing. It returns the
-// first error, with the rest unwritten; a pod that is there already is one.
+// Create creates pods in the cluster of config, up to parallelism at a time, after
+// creating their namespaces if those are missing. It stops at the first error. A
+// pod that exists already is an error.
 //
-// The API server gives the pods their uid, resourceVersion, creationTimestamp
-// and managedFields, which name kube-controller-manager as the recorded ones
-// do. They are pending, since a status is not for whoever creates a pod to
-// give: [WriteStatus] makes them what pods says.
+// The API server assigns the uid, resourceVersion, creationTimestamp and
+// managedFields, which name kube-controller-manager as those of the recorded pods
+// do. The pods are pending, since a create request cannot set the status; call
+// [WriteStatus] for that.
 //
-// The API server must run without the admission plugin ServiceAccount, since
-// nobody makes the account; and where controllers run, the garbage collector
-// deletes pods of ReplicaSets that are not there.
+// The API server must run without the admission plugin ServiceAccount, since the
+// service accounts do not exist. If controllers run in the cluster, the garbage
+// collector deletes the pods, since their ReplicaSets do not exist.
 func Create(ctx context.Context, config *rest.Config, pods []corev1.Pod, parallelism int) error {
 	client, err := clientFor(config, "kube-controller-manager")
 	if err != nil {
@@ -42,10 +42,8 @@ func Create(ctx context.Context, config *rest.Config, pods []corev1.Pod, paralle
 	})
 }
 
-// WriteStatus writes the status of pods that are in the API server of config,
-// as [Create] has put them there, up to parallelism at a time. It returns the
-// first error, with the rest unwritten. managedFields say that kwok has
-// written them.
+// WriteStatus writes the status of pods that [Create] has created, up to parallelism
+// at a time. It stops at the first error. managedFields name kwok as the writer.
 func WriteStatus(ctx context.Context, config *rest.Config, pods []corev1.Pod, parallelism int) error {
 	client, err := clientFor(config, "kwok")
 	if err != nil {
@@ -61,8 +59,8 @@ func WriteStatus(ctx context.Context, config *rest.Config, pods []corev1.Pod, pa
 	})
 }
 
-// writable returns the pod without what the API server gives it. Without a
-// resourceVersion, an update of it is one of whatever is there.
+// writable returns the pod without the metadata that the API server assigns. Without
+// a resourceVersion, an update applies to any version of the pod.
 func writable(pod *corev1.Pod) *corev1.Pod {
 	writable := *pod
 	writable.UID, writable.ResourceVersion, writable.ManagedFields = "", "", nil
@@ -86,7 +84,7 @@ func createNamespaces(ctx context.Context, client *rest.RESTClient, pods []corev
 	return nil
 }
 
-// each calls write with every pod, up to parallelism at a time, until one fails.
+// each calls write for every pod, up to parallelism at a time, until one fails.
 func each(ctx context.Context, pods []corev1.Pod, parallelism int, write func(context.Context, *corev1.Pod) error) error {
 	writers, running := errgroup.WithContext(ctx)
 	writers.SetLimit(parallelism)
@@ -102,8 +100,8 @@ func each(ctx context.Context, pods []corev1.Pod, parallelism int, write func(co
 	return context.Cause(ctx)
 }
 
-// clientFor returns a client that speaks protobuf, is not slowed down, and
-// makes its requests as the program that managedFields shall name.
+// clientFor returns a client that uses protobuf and has no rate limit. Its user agent
+// is program, the name that managedFields get.
 func clientFor(config *rest.Config, program string) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

@@ -52,12 +52,12 @@ func TestCreate(t *testing.T) {
 	}
 
 	if err := Create(t.Context(), config, pods[:1], parallelism); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("create what is there: %v, want that it already exists", err)
+		t.Errorf("create a pod that exists: %v, want AlreadyExists", err)
 	}
 }
 
 func TestCreateStopsWithItsContext(t *testing.T) {
-	config := &rest.Config{Host: "https://127.0.0.1:1"} // not asked
+	config := &rest.Config{Host: "https://127.0.0.1:1"} // gets no request
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := WriteStatus(ctx, config, Clone(3, seed), parallelism); !errors.Is(err, context.Canceled) {
@@ -79,7 +79,7 @@ func listPods(t *testing.T, config *rest.Config) []corev1.Pod {
 	return list.Items
 }
 
-// asWritten is a pod without what the API server gives it.
+// asWritten returns a pod without the metadata that the API server assigns.
 func asWritten(pod corev1.Pod) corev1.Pod {
 	pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.ManagedFields = "", "", metav1.Time{}, nil
 	return pod

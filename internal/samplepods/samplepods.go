@@ -1,13 +1,13 @@
-// Package samplepods has pods as a real cluster has them, for tests and
-// benchmarks: 5,000 that were recorded, and any number of clones of them.
+// Package samplepods provides realistic pods for tests and benchmarks: 5,000 that
+// were recorded in a cluster, and any number of clones of them.
 //
 // The recording is the answer to one GET /api/v1/pods in protobuf. A real
-// kube-apiserver, kube-controller-manager and kube-scheduler made the pods, at
-// version 1.36.3, from 100 Deployments of 50 replicas in 10 namespaces, with
-// kwok playing the kubelets of 100 nodes. So they carry managedFields, owner
-// references, conditions and statuses as pods do. They have no service account:
-// the API server ran without the plugin that gives them one. [Clone] does as
-// the plugin does.
+// kube-apiserver, kube-controller-manager and kube-scheduler, version 1.36.3,
+// created the pods from 100 Deployments of 50 replicas in 10 namespaces; kwok
+// simulated the kubelets of 100 nodes. So they have the managedFields, owner
+// references, conditions and statuses of real pods. They have no service account,
+// because the API server ran without the admission plugin ServiceAccount. [Clone]
+// does what the plugin does.
 package samplepods
 
 import (
@@ -23,7 +23,8 @@ import (
 //go:embed pods-5000.pb.zst
 var recording []byte
 
-// answer is the recording as the API server sent it.
+// answer returns the body of the recorded answer, 27 MB, as the API server sent it:
+// the four bytes "k8s\0" and a runtime.Unknown whose Raw is a v1.PodList.
 var answer = sync.OnceValue(func() []byte {
 	decoder, err := zstd.NewReader(nil)
 	if err != nil {
@@ -37,16 +38,10 @@ var answer = sync.OnceValue(func() []byte {
 	return answer
 })
 
-// Answer returns the body of the recorded answer, 27 MB, as the API server sent
-// it: the four bytes "k8s\0", a runtime.Unknown, and in its Raw a v1.PodList.
-// It is the same slice every time and must not be changed.
-func Answer() []byte { return answer() }
-
-// Load returns the recorded pods in etcd's order, as the list they came in. They
-// are the caller's own.
+// Load returns a new copy of the recorded list of pods, in etcd's order.
 func Load() *corev1.PodList {
 	var envelope runtime.Unknown
-	if err := envelope.Unmarshal(Answer()[len("k8s\x00"):]); err != nil {
+	if err := envelope.Unmarshal(answer()[len("k8s\x00"):]); err != nil {
 		panic(fmt.Sprintf("samplepods: decode the recording: %v", err))
 	}
 	list := &corev1.PodList{}

@@ -29,9 +29,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoadedPodsAreTheCallers(t *testing.T) {
+func TestLoadReturnsACopy(t *testing.T) {
 	Load().Items[0].Labels["app"] = "changed"
 	if got := Load().Items[0].Labels["app"]; got == "changed" {
-		t.Error("a change to loaded pods is in those that are loaded next")
+		t.Error("a change to loaded pods shows in the next Load")
 	}
 }

@@ -6,26 +6,24 @@ import (
 	"unsafe"
 )
 
-// Decode makes of the encoding of an object in protobuf what its own Unmarshal
-// would, but takes parts that have been seen before from the table. They are
-// found by their encoding, so that nothing is allocated or worked out for them
-// again: what [Table.Object] saves once an object is there is never made.
+// Decode decodes an object from protobuf as its own Unmarshal would, but reuses parts
+// that the table has seen before. It finds them by their encoding, so it neither
+// allocates nor decodes them again.
 //
-// o points at a zero struct. If Decode reports false it cannot tell what the
-// object is to be: the type is not one of Kubernetes' own, or the encoding is
-// broken, or not as Kubernetes writes it. Then o is to be thrown away, and
-// Unmarshal to be used. If asked to, it leaves out metadata.managedFields, and
-// does not look at it.
+// o must point to a zero struct. Decode returns false if the type is not one of
+// Kubernetes' own, or if the encoding is broken or not as Kubernetes writes it. The
+// caller must then discard o and use Unmarshal. With dropManagedFields, Decode skips
+// metadata.managedFields without checking it.
 //
-// wire is only needed during the call. The object must not be modified
-// afterwards, nor may any of its parts.
+// wire is only used during the call. Neither the object nor its parts may be
+// modified afterwards.
 func (t *Table) Decode(wire []byte, o any, dropManagedFields bool) bool {
 	v := reflect.ValueOf(o)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return false
 	}
 	p := planFor(v.Type().Elem())
-	if p.own {
+	if p.custom {
 		return false
 	}
 	t.memo.begin()
@@ -33,46 +31,46 @@ func (t *Table) Decode(wire []byte, o any, dropManagedFields bool) bool {
 	d.memo, d.drop = t.memo, dropManagedFields
 	ok := d.message(p, wire, v.UnsafePointer(), true)
 	if ok {
-		d.settle()
-		d.memo.nominate(d.candidates)
+		d.copyAliases()
+		d.memo.addCandidates(d.candidates)
 	}
-	clear(d.loose)
+	clear(d.aliases)
 	clear(d.candidates)
-	*d = decoding{loose: d.loose[:0], candidates: d.candidates[:0]}
+	*d = decoding{aliases: d.aliases[:0], candidates: d.candidates[:0]}
 	decodings.Put(d)
 	return ok
 }
 
 var decodings = sync.Pool{New: func() any { return &decoding{} }}
 
-// decoding is the decoding of one object.
+// decoding is the state of decoding one object.
 type decoding struct {
 	memo *memo
 	drop bool // managedFields of the object, not those of templates in it
-	// dropping says that what is being read is the object's own metadata, of
-	// which they are to be dropped.
+	// dropping is set while the object's own metadata is decoded, if managedFields
+	// are to be dropped.
 	dropping bool
-	// lasting says that the encoding being read is the part's own memory, in
-	// which its strings may stay. Others are loose: they lie on the wire, and
-	// have to settle elsewhere before it is gone.
-	lasting bool
-	loose   []loose
-	// restless says that something has been decoded that is not to be shared.
-	restless bool
-	// candidates are parts that nobody has seen before. They can be told of once
-	// the object is complete.
+	// retained is set while the encoding being decoded is one that the memo keeps:
+	// strings may point into it. Otherwise they point into wire, are noted in
+	// aliases, and are copied before Decode returns.
+	retained bool
+	aliases  []alias
+	// mutable is set once something has been decoded that must not be shared.
+	mutable bool
+	// candidates are parts that have not been seen before. They are added to the
+	// memo when the object is complete.
 	candidates []candidate
 }
 
-// smallest is where it is quicker to decode a message than to look for it.
-const smallest = 16
+// A message shorter than minEncoding is decoded faster than looked up.
+const minEncoding = 16
 
-// message decodes the fields of a message into the struct at p. They must come
-// in ascending order, as Kubernetes writes them, so that none comes twice. top is
-// the object itself: its metadata, spec and status are unlike any other's.
+// message decodes the fields of a message into the struct at at. They must be in
+// ascending order, as Kubernetes writes them, so none comes twice. top marks the
+// object itself: its metadata, spec and status are unique and not looked up.
 func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool {
-	if p.own {
-		return d.own(p, b, at)
+	if p.custom {
+		return d.unmarshal(p, b, at)
 	}
 	last := uint64(0)
 	for i := 0; i < len(b); {
@@ -83,7 +81,7 @@ func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool 
 			return false
 		}
 		i += n
-		if number >= uint64(len(p.fields)) || p.fields[number].what == wNone {
+		if number >= uint64(len(p.fields)) || p.fields[number].kind == kindNone {
 			if n = skip(wire, b[i:]); n < 0 {
 				return false
 			}
@@ -96,8 +94,8 @@ func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool 
 		}
 		last = number
 		to := unsafe.Add(at, f.offset)
-		switch f.what {
-		case wBool, wInt32, wInt64, wPointer:
+		switch f.kind {
+		case kindBool, kindInt32, kindInt64, kindPointer:
 			if f.wire != wireVarint {
 				break
 			}
@@ -105,25 +103,25 @@ func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool 
 			if n <= 0 {
 				return false
 			}
-			if f.what == wPointer {
-				d.scalarAt(f, v, b[i:i+n], to)
+			if f.kind == kindPointer {
+				d.setScalarPointer(f, v, b[i:i+n], to)
 			} else {
-				setScalar(f.what, v, to)
+				setScalar(f.kind, v, to)
 			}
 			i += n
 			continue
-		case wMessages, wStrings, wMap, wInt32s, wInt64s:
-			n, count := run(tag, wire, b[start:])
+		case kindMessages, kindStrings, kindMap, kindInt32s, kindInt64s:
+			n, count := repeated(tag, wire, b[start:])
 			if n < 0 {
 				return false
 			}
 			i = start + n
-			if (!f.managed || !d.dropping) && !d.run(f, b[start:i], count, to) {
+			if (!f.managed || !d.dropping) && !d.repeated(f, b[start:i], count, to) {
 				return false
 			}
 			continue
 		}
-		value, n := field1(b[i:])
+		value, n := lengthDelimited(b[i:])
 		if n < 0 {
 			return false
 		}
@@ -135,29 +133,29 @@ func (d *decoding) message(p *plan, b []byte, at unsafe.Pointer, top bool) bool 
 	return true
 }
 
-// value decodes a field that is length-delimited and comes once.
+// value decodes a length-delimited field that is not repeated.
 func (d *decoding) value(f *field, b []byte, to unsafe.Pointer, top bool) bool {
-	switch f.what {
-	case wString:
-		d.text(b, (*string)(to))
-	case wUnique:
-		d.loosen(b, (*string)(to))
-	case wBytes:
-		*(*[]byte)(to) = d.blob(b)
-	case wMessage:
+	switch f.kind {
+	case kindString:
+		d.setString(b, (*string)(to))
+	case kindUnique:
+		d.setUnique(b, (*string)(to))
+	case kindBytes:
+		*(*[]byte)(to) = d.bytes(b)
+	case kindMessage:
 		if top {
 			d.dropping = d.drop && f.elem.typ == objectMetaType
 			ok := d.message(f.elem, b, to, false)
 			d.dropping = false
 			return ok
 		}
-		if len(b) < smallest {
+		if len(b) < minEncoding {
 			return d.message(f.elem, b, to, false)
 		}
 		return d.partInto(f.elem, b, to)
-	case wPointer:
+	case kindPointer:
 		if f.elem == nil {
-			d.textAt(f, b, to)
+			d.setStringPointer(f, b, to)
 			return true
 		}
 		from, ok := d.part(f.elem, b, nil)
@@ -169,7 +167,7 @@ func (d *decoding) value(f *field, b []byte, to unsafe.Pointer, top bool) bool {
 	return true
 }
 
-// partInto decodes a message that is a part of the struct or array around it.
+// partInto decodes a message that is embedded in the struct or array around it.
 func (d *decoding) partInto(p *plan, b []byte, to unsafe.Pointer) bool {
 	from, ok := d.part(p, b, to)
 	if ok && from != to {
@@ -178,16 +176,16 @@ func (d *decoding) partInto(p *plan, b []byte, to unsafe.Pointer) bool {
 	return ok
 }
 
-// part returns a message: one that is remembered, or else a new one, which is at
-// to if it need not be remembered. With a nil to it is always memory by itself.
+// part returns a message: one from the memo, or a new one. A new one that is not
+// added to the memo is decoded into to, unless to is nil.
 func (d *decoding) part(p *plan, b []byte, to unsafe.Pointer) (unsafe.Pointer, bool) {
-	if p.restless {
+	if p.mutable {
 		if to == nil {
 			to = reflect.New(p.typ).UnsafePointer()
 		}
 		return to, d.message(p, b, to, false)
 	}
-	return d.common(&p.species, b, 0, func(b []byte, again bool) (unsafe.Pointer, bool) {
+	return d.intern(&p.partType, b, 0, func(b []byte, again bool) (unsafe.Pointer, bool) {
 		if again || to == nil {
 			to = reflect.New(p.typ).UnsafePointer()
 		}
@@ -195,48 +193,48 @@ func (d *decoding) part(p *plan, b []byte, to unsafe.Pointer) (unsafe.Pointer, b
 	})
 }
 
-// common returns the part whose encoding is b. One that has been seen before it
-// has decoded from an encoding of its own, and remembers. One that must not be
-// shared it leaves alone.
-func (d *decoding) common(of *species, b []byte, count int, decode func(b []byte, again bool) (unsafe.Pointer, bool)) (unsafe.Pointer, bool) {
-	k, hash, again := d.memo.find(of, b)
-	if k != nil {
-		return k.value, true
+// intern returns the part whose encoding is b. It adds a part that has been seen
+// before to the memo, decoded from a copy of its encoding that the memo keeps. It
+// does not add parts that must not be shared.
+func (d *decoding) intern(of *partType, b []byte, count int, decode func(b []byte, again bool) (unsafe.Pointer, bool)) (unsafe.Pointer, bool) {
+	e, hash, again := d.memo.find(of, b)
+	if e != nil {
+		return e.value, true
 	}
-	if d.lasting { // in the middle of a part that is being remembered
+	if d.retained { // within a part that is being added
 		return decode(b, false)
 	}
-	before := d.restless
-	d.restless = false
+	before := d.mutable
+	d.mutable = false
 	wire := ""
 	if again {
 		wire = string(b)
-		b, d.lasting = unsafe.Slice(unsafe.StringData(wire), len(wire)), true
+		b, d.retained = unsafe.Slice(unsafe.StringData(wire), len(wire)), true
 	}
 	value, ok := decode(b, again)
-	d.lasting = false
+	d.retained = false
 	switch {
-	case !ok || d.restless || len(b) > longest:
+	case !ok || d.mutable || len(b) > maxEncoding:
 	case again:
-		value = d.memo.elect(candidate{of, hash, value, count})
-		d.memo.remember(hash, &known{of: of, wire: wire, value: value})
+		value = d.memo.matchCandidate(candidate{of, hash, value, count})
+		d.memo.add(hash, &memoEntry{of: of, wire: wire, value: value})
 	default:
 		d.candidates = append(d.candidates, candidate{of, hash, value, count})
 	}
-	d.restless = d.restless || before
+	d.mutable = d.mutable || before
 	return value, ok
 }
 
-// own has a message decoded by its type.
-func (d *decoding) own(p *plan, b []byte, at unsafe.Pointer) bool {
-	d.restless = d.restless || p.restless
-	return reflect.NewAt(p.typ, at).Interface().(ownMessage).Unmarshal(b) == nil
+// unmarshal decodes a message by its type's own method.
+func (d *decoding) unmarshal(p *plan, b []byte, at unsafe.Pointer) bool {
+	d.mutable = d.mutable || p.mutable
+	return reflect.NewAt(p.typ, at).Interface().(unmarshaler).Unmarshal(b) == nil
 }
 
-// run decodes a field that is repeated: b is all of it, tags included.
-func (d *decoding) run(f *field, b []byte, count int, to unsafe.Pointer) bool {
-	value, ok := d.common(f.species, b, count, func(b []byte, _ bool) (unsafe.Pointer, bool) {
-		if f.what == wMap {
+// repeated decodes a repeated field: b is all of it, tags included.
+func (d *decoding) repeated(f *field, b []byte, count int, to unsafe.Pointer) bool {
+	value, ok := d.intern(f.partType, b, count, func(b []byte, _ bool) (unsafe.Pointer, bool) {
+		if f.kind == kindMap {
 			return d.entries(f, b, count)
 		}
 		return d.elements(f, b, count)
@@ -247,9 +245,9 @@ func (d *decoding) run(f *field, b []byte, count int, to unsafe.Pointer) bool {
 	return ok
 }
 
-// set makes the field at to a slice or a map.
+// set sets the field at to to a slice or a map.
 func (f *field) set(to, value unsafe.Pointer, count int) {
-	if f.what == wMap {
+	if f.kind == kindMap {
 		*(*unsafe.Pointer)(to) = value // a map is a pointer to its header
 		return
 	}
@@ -258,8 +256,8 @@ func (f *field) set(to, value unsafe.Pointer, count int) {
 
 // elements makes the array of a slice.
 func (d *decoding) elements(f *field, b []byte, count int) (unsafe.Pointer, bool) {
-	array := f.rows.make(count)
-	size := f.rows.of.Size()
+	array := f.arrays.make(count)
+	size := f.arrays.of.Size()
 	for i := uintptr(0); len(b) > 0; i++ {
 		at := unsafe.Add(array, i*size)
 		_, n := uvarint(b)
@@ -273,15 +271,15 @@ func (d *decoding) elements(f *field, b []byte, count int) (unsafe.Pointer, bool
 			b = b[n:]
 			continue
 		}
-		value, n := field1(b)
+		value, n := lengthDelimited(b)
 		if n < 0 {
 			return nil, false
 		}
 		b = b[n:]
 		switch {
-		case f.what == wStrings:
-			d.text(value, (*string)(at))
-		case count == 1: // the run has been looked for
+		case f.kind == kindStrings:
+			d.setString(value, (*string)(at))
+		case count == 1: // the field as a whole has been looked up already
 			if !d.message(f.elem, value, at, false) {
 				return nil, false
 			}

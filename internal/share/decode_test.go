@@ -50,8 +50,8 @@ func random(typ reflect.Type, seed int64) []byte {
 	return wire
 }
 
-// compare decodes wire both ways and says whether Decode could. What it makes
-// must be what Unmarshal makes, also once the wire has been written over.
+// compare decodes wire both ways and reports whether Decode succeeded. Its object must be
+// equal to Unmarshal's, even after wire has been overwritten.
 func compare(t *testing.T, table *share.Table, typ reflect.Type, wire []byte) (any, bool) {
 	t.Helper()
 	want, got := reflect.New(typ).Interface(), reflect.New(typ).Interface()
@@ -73,13 +73,12 @@ func compare(t *testing.T, table *share.Table, typ reflect.Type, wire []byte) (a
 	return got, true
 }
 
-// TestDecodeEveryBuiltInKind decodes random objects of every kind, each several
-// times over among others like it, so that parts are found that were remembered,
-// and damages them in every way.
+// TestDecodeEveryBuiltInKind decodes random objects of every kind, each several times
+// between similar ones so that remembered parts are used, and damages them in every way.
 func TestDecodeEveryBuiltInKind(t *testing.T) {
 	types := builtIn()
 	if len(types) < 100 {
-		t.Fatalf("only %d kinds are looked at", len(types))
+		t.Fatalf("only %d kinds are tested", len(types))
 	}
 	refused := 0
 	for n, typ := range types {
@@ -120,7 +119,7 @@ func TestDecodeEveryBuiltInKind(t *testing.T) {
 	}
 }
 
-// damage does something to an encoding.
+// damage changes an encoding at random.
 func damage(rng *rand.Rand, wire []byte) []byte {
 	out := slices.Clone(wire)
 	switch at := rng.Intn(len(out) + 1); rng.Intn(6) {
@@ -138,18 +137,18 @@ func damage(rng *rand.Rand, wire []byte) []byte {
 		return append(out, wire...)
 	case 4: // some of it does
 		return append(out, wire[at:]...)
-	case 5: // a field that nobody knows, or a stray one
+	case 5: // an unknown field, or a known one out of order
 		field := protowire.AppendTag(nil, protowire.Number(rng.Intn(40)+1), protowire.Type(rng.Intn(6)))
 		return slices.Insert(out, at, append(field, 2, 8, 1)...)
 	}
 	return out
 }
 
-// TestDecodeUnknownFields: a newer server sends fields that this program does not
-// know, of any wire type and at every level.
+// TestDecodeUnknownFields checks fields that only a newer server knows, of any wire type
+// and at every level.
 func TestDecodeUnknownFields(t *testing.T) {
 	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 900, protowire.VarintType), 1<<40)
-	unknown = protowire.AppendBytes(protowire.AppendTag(unknown, 901, protowire.BytesType), []byte("news"))
+	unknown = protowire.AppendBytes(protowire.AppendTag(unknown, 901, protowire.BytesType), []byte("newer"))
 	unknown = protowire.AppendFixed64(protowire.AppendTag(unknown, 902, protowire.Fixed64Type), 7)
 	unknown = protowire.AppendFixed32(protowire.AppendTag(unknown, 903, protowire.Fixed32Type), 7)
 	nested := func(number protowire.Number, in []byte) []byte {
@@ -167,8 +166,8 @@ func TestDecodeUnknownFields(t *testing.T) {
 	}
 }
 
-// TestDecodeShares: equal parts of pods of a group are one memory, and those of
-// the first pod are among them.
+// TestDecodeShares checks that equal parts of similar pods share memory, including those
+// of the first pod.
 func TestDecodeShares(t *testing.T) {
 	table := share.New()
 	yes, seconds := true, int64(30)
@@ -215,7 +214,7 @@ func TestDecodeShares(t *testing.T) {
 			"tolerations":     unsafe.SliceData(p.Spec.Tolerations),
 		}
 	}
-	// Where a hash has the place of another's a part is remembered later, if at all.
+	// If two hashes collide, a part is remembered later or not at all.
 	first, last, ofFirst := parts(pods[0]), parts(pods[9]), 0
 	for name, at := range parts(pods[8]) {
 		if at != last[name] {
@@ -240,7 +239,7 @@ func TestDecodeShares(t *testing.T) {
 	}
 }
 
-// TestDecodeDropsManagedFields and does not look at them.
+// TestDecodeDropsManagedFields also checks that they are not decoded.
 func TestDecodeDropsManagedFields(t *testing.T) {
 	for range 3 {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}, {Manager: "n"}}}}
@@ -255,7 +254,7 @@ func TestDecodeDropsManagedFields(t *testing.T) {
 	}
 }
 
-// foreign has tags that tell something else than its Unmarshal does.
+// foreign has tags that contradict its Unmarshal.
 type foreign struct {
 	Name string `protobuf:"bytes,1,opt,name=name"`
 }
@@ -264,12 +263,12 @@ func (f *foreign) Unmarshal([]byte) error { f.Name = "what Unmarshal says"; retu
 
 func TestDecodeLeavesForeignTypesAlone(t *testing.T) {
 	if share.New().Decode([]byte("\x0a\x01a"), &foreign{}, false) {
-		t.Error("a type that nobody knows is decoded by its tags")
+		t.Error("a type of another module is decoded by its tags")
 	}
 }
 
-// TestWhatIsRememberedIsBounded, in number and in bytes, however much goes by.
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+// TestMemoIsBounded in number of parts and in bytes.
+func TestMemoIsBounded(t *testing.T) {
 	table := share.New()
 	big := strings.Repeat("x", 100<<10)
 	for i := range 500 {
@@ -282,11 +281,11 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			compare(t, table, reflect.TypeFor[corev1.ConfigMap](), wire)
 		}
 	}
-	if parts, bytes := table.Remembered(); parts > 1<<16 || bytes > 16<<20 {
+	if parts, bytes := table.MemoSize(); parts > 1<<16 || bytes > 16<<20 {
 		t.Errorf("%d parts of %d bytes are remembered", parts, bytes)
 	}
 	table.Forget()
-	if parts, bytes := table.Remembered(); parts != 0 || bytes != 0 {
+	if parts, bytes := table.MemoSize(); parts != 0 || bytes != 0 {
 		t.Errorf("%d parts of %d bytes are remembered after everything has been forgotten", parts, bytes)
 	}
 }

@@ -7,21 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// entries makes a map. Its keys are strings of some type, and its values are of
-// the three types there are, or types like them, which are the same in memory.
+// entries makes a map. Its keys are of a string type, and its values of one of three
+// types or of types with the same layout.
 func (d *decoding) entries(f *field, b []byte, count int) (unsafe.Pointer, bool) {
 	switch f.values {
 	case ofStrings:
 		m := make(map[string]string, count)
-		ok := d.eachEntry(b, false, func(key string, value []byte, stay func([]byte) string) bool {
-			m[key] = stay(value)
+		ok := d.eachEntry(b, false, func(key string, value []byte, keep func([]byte) string) bool {
+			m[key] = keep(value)
 			return true
 		})
 		return *(*unsafe.Pointer)(unsafe.Pointer(&m)), ok
 	case ofBytes:
 		m := make(map[string][]byte, count)
 		ok := d.eachEntry(b, true, func(key string, value []byte, _ func([]byte) string) bool {
-			m[key] = d.blob(value)
+			m[key] = d.bytes(value)
 			return true
 		})
 		return *(*unsafe.Pointer)(unsafe.Pointer(&m)), ok
@@ -36,38 +36,37 @@ func (d *decoding) entries(f *field, b []byte, count int) (unsafe.Pointer, bool)
 	}
 }
 
-// eachEntry visits the entries of a map: messages of a key and a value, each
-// there once, or of a key alone if valueless. stay makes a string of bytes of
-// the entry.
-func (d *decoding) eachEntry(b []byte, valueless bool, visit func(key string, value []byte, stay func([]byte) string) bool) bool {
-	wire, home := b, b // home is where strings may stay
-	if !d.lasting {
-		home = nil
+// eachEntry visits the entries of a map: messages with one key and one value, or
+// with a key alone if valueless. keep makes a string of bytes within the entry.
+func (d *decoding) eachEntry(b []byte, valueless bool, visit func(key string, value []byte, keep func([]byte) string) bool) bool {
+	wire, memory := b, b // memory is what the strings point into
+	if !d.retained {
+		memory = nil
 	}
-	stay := func(s []byte) string {
+	keep := func(s []byte) string {
 		if len(s) == 0 {
 			return ""
 		}
-		if !d.lasting {
-			k, hash, again := d.memo.find(textSpecies, s)
-			if k != nil {
-				return k.wire
+		if !d.retained {
+			e, hash, again := d.memo.find(stringPart, s)
+			if e != nil {
+				return e.wire
 			}
 			if again {
 				own := string(s)
-				d.memo.remember(hash, &known{of: textSpecies, wire: own})
+				d.memo.add(hash, &memoEntry{of: stringPart, wire: own})
 				return own
 			}
 		}
-		if home == nil {
-			home = append(make([]byte, 0, len(wire)), wire...)
+		if memory == nil {
+			memory = append(make([]byte, 0, len(wire)), wire...)
 		}
 		from := uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(unsafe.SliceData(wire)))
-		return view(home[from : from+uintptr(len(s))])
+		return stringOf(memory[from : from+uintptr(len(s))])
 	}
 	for len(b) > 0 {
 		_, n := uvarint(b)
-		entry, m := field1(b[n:])
+		entry, m := lengthDelimited(b[n:])
 		if m < 0 {
 			return false
 		}
@@ -75,13 +74,13 @@ func (d *decoding) eachEntry(b []byte, valueless bool, visit func(key string, va
 		if len(entry) == 0 || entry[0] != 1<<3|wireBytes {
 			return false
 		}
-		key, n := field1(entry[1:])
+		key, n := lengthDelimited(entry[1:])
 		if n < 0 {
 			return false
 		}
 		entry = entry[1+n:]
 		if len(entry) == 0 && valueless {
-			if !visit(stay(key), nil, stay) {
+			if !visit(keep(key), nil, keep) {
 				return false
 			}
 			continue
@@ -89,29 +88,29 @@ func (d *decoding) eachEntry(b []byte, valueless bool, visit func(key string, va
 		if len(entry) == 0 || entry[0] != 2<<3|wireBytes {
 			return false
 		}
-		value, n := field1(entry[1:])
-		if n != len(entry)-1 || !visit(stay(key), value, stay) {
+		value, n := lengthDelimited(entry[1:])
+		if n != len(entry)-1 || !visit(keep(key), value, keep) {
 			return false
 		}
 	}
 	return true
 }
 
-// quantity decodes a Quantity that whoever reads it will make a copy of.
+// quantity decodes a Quantity of a map, whose readers get copies.
 func (d *decoding) quantity(p *plan, b []byte) (resource.Quantity, bool) {
-	k, hash, again := d.memo.find(&p.species, b)
-	if k != nil {
-		return *(*resource.Quantity)(k.value), true
+	e, hash, again := d.memo.find(&p.partType, b)
+	if e != nil {
+		return *(*resource.Quantity)(e.value), true
 	}
 	q := new(resource.Quantity)
 	if q.Unmarshal(b) != nil {
 		return *q, false
 	}
-	// One too big for an int64 refers to memory that its copies have in common.
+	// Copies of a Quantity that does not fit into an int64 share memory.
 	if !reflect.ValueOf(q).Elem().FieldByName("d").Field(0).IsNil() {
-		d.restless = true
+		d.mutable = true
 	} else if again {
-		d.memo.remember(hash, &known{of: &p.species, wire: string(b), value: unsafe.Pointer(q)})
+		d.memo.add(hash, &memoEntry{of: &p.partType, wire: string(b), value: unsafe.Pointer(q)})
 	}
 	return *q, true
 }

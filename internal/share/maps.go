@@ -14,9 +14,9 @@ var (
 	quantityType = reflect.TypeFor[resource.Quantity]()
 )
 
-// mapSharer returns how to share maps of type t, nil for those that are rare
-// enough to be left alone. A type whose underlying type is one of the known ones
-// is the same in memory.
+// mapSharer returns a function that shares maps of type t, or nil for the types
+// that are too rare to be worth it. Types with the same underlying type have the
+// same layout in memory.
 func mapSharer(t reflect.Type) func(*Table, unsafe.Pointer) {
 	if t.Key().Kind() != reflect.String {
 		return nil
@@ -24,22 +24,22 @@ func mapSharer(t reflect.Type) func(*Table, unsafe.Pointer) {
 	switch {
 	case t.Elem().Kind() == reflect.String:
 		return shareMap[string]
-	case t.Elem() == quantityType: // reading one out of a map makes a copy
+	case t.Elem() == quantityType: // a read from a map copies the value
 		return shareMap[resource.Quantity]
 	}
 	return nil
 }
 
-// mapShapes tell the maps of different values apart.
+// mapShapes distinguish maps by the type of their values.
 var mapShapes = map[reflect.Type]*shape{
 	reflect.TypeFor[string](): {salt: 0x1f83d9abfb41bd6b},
 	quantityType:              {salt: 0x5be0cd19137e2179},
 }
 
-// shareMap shares the map at at, whose keys are strings of some type and whose
-// values are V or of the same underlying type. The memory of a map is not to be
-// looked at, so it is hashed and compared by its contents. Its keys and values
-// stay as they are: writing to it might move them.
+// shareMap shares the map at at. Its keys are of a string type, and its values are
+// V or have the same underlying type. The memory layout of a map is the runtime's
+// own, so maps are hashed and compared by their contents. Keys and values are not
+// shared themselves: writing to the map might move them.
 func shareMap[V comparable](t *Table, at unsafe.Pointer) {
 	m := *(*map[string]V)(at)
 	if len(m) == 0 {
@@ -48,16 +48,16 @@ func shareMap[V comparable](t *Table, at unsafe.Pointer) {
 	of := mapShapes[reflect.TypeFor[V]()]
 	hash := of.salt + uint64(len(m))
 	for k, v := range m {
-		// A sum, since the order is not fixed.
+		// A sum, because the order of iteration is random.
 		hash += maphash.String(t.seed, k)*0x9e3779b97f4a7c15 ^ maphash.Comparable(t.seed, v)
 	}
-	if known, ok := t.known(hash); ok {
+	if found, ok := t.lookup(hash); ok {
 		// A map is a pointer to its header.
-		if known.of == of && equal(*(*map[string]V)(unsafe.Pointer(&known.at)), m) {
-			*(*unsafe.Pointer)(at) = known.at
+		if found.of == of && equal(*(*map[string]V)(unsafe.Pointer(&found.at)), m) {
+			*(*unsafe.Pointer)(at) = found.at
 		}
-	} else if t.again(hash) {
-		t.remember(hash, part{of: of, at: *(*unsafe.Pointer)(at)})
+	} else if t.seenBefore(hash) {
+		t.add(hash, part{of: of, at: *(*unsafe.Pointer)(at)})
 	}
 }
 

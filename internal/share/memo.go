@@ -8,27 +8,27 @@ import (
 	"unsafe"
 )
 
-// memo remembers what encodings were decoded to. It is asked for every part of
-// every object, by several goroutines at once, so asking takes no lock.
+// memo maps encodings to the parts decoded from them. Several goroutines look up
+// every part of every object, so a lookup takes no lock.
 //
-// What it holds is bounded, in number and in bytes. When it is full, what has not
-// been asked for since the last time it was full is forgotten.
+// The number of entries and the bytes of their encodings are bounded. When the memo
+// is full, it drops the entries that were not used since it was last full.
 type memo struct {
 	seed  maphash.Seed
 	table atomic.Pointer[memoTable]
 
-	mu    sync.Mutex // held by whoever changes the table, and for what follows
+	mu    sync.Mutex // guards the fields below and changes of the table
 	count int
 	bytes int
-	// candidates are parts that have been seen once lately, by the low bits of
-	// their hash.
+	// candidates are parts that have been seen once recently, indexed by the low
+	// bits of their hash.
 	candidates []candidate
 }
 
-// candidate is a part of some object that may become known. Its encoding is not
-// there any more: that it is the right one has to be looked at.
+// candidate is a part of an object that may become an entry. Its encoding is gone,
+// so it must be compared with the part itself.
 type candidate struct {
-	of    *species
+	of    *partType
 	hash  uint64
 	value unsafe.Pointer
 	count int // of the elements of an array
@@ -37,115 +37,116 @@ type candidate struct {
 // memoTable is a hash table of small buckets.
 type memoTable struct {
 	buckets []bucket
-	past    *past
+	recent  *recentHashes
 }
 
-// past is what has been seen lately.
-type past struct {
-	seen  []atomic.Uint32 // by the low bits of a hash: the high bits of the last one there
-	count int             // of the parts seen for the first time, under memo.mu
+// recentHashes are the hashes of encodings that have been seen recently.
+type recentHashes struct {
+	seen  []atomic.Uint32 // their high bits, indexed by their low bits
+	count int             // of the parts seen for the first time; guarded by memo.mu
 }
 
-type bucket [4]atomic.Pointer[known]
+type bucket [4]atomic.Pointer[memoEntry]
 
-// known is a part that has been decoded. It is immutable but for used.
-type known struct {
-	of    *species
-	wire  string         // its encoding, which strings in the part may lie in
-	value unsafe.Pointer // a message, an array, a map, or nil for a string
+// memoEntry is a part that has been decoded. Only used changes.
+type memoEntry struct {
+	of    *partType
+	wire  string         // its encoding, which strings of the part may point into
+	value unsafe.Pointer // a message, an array or a map; nil for a string
 	used  atomic.Bool    // since the last sweep
 }
 
 const (
-	memoSmallest = 1 << 6  // buckets
-	memoLargest  = 1 << 13 // buckets: 32k parts
-	memoBytes    = 8 << 20
-	pastSmallest = 1 << 12
-	pastLargest  = 1 << 17
-	// longest is where a part is too long to be remembered.
-	longest = 256 << 10
-	// candidatesOf is how much farther back something is remembered to have been
-	// seen than what it was. Candidates may be parts of objects that are gone.
-	candidatesOf = 16
+	minBuckets   = 1 << 6  // buckets
+	maxBuckets   = 1 << 13 // buckets: 32k parts
+	maxMemoBytes = 8 << 20
+	minRecent    = 1 << 12
+	maxRecent    = 1 << 17
+	// maxEncoding is the length of the longest encoding that is kept.
+	maxEncoding = 256 << 10
+	// hashesPerCandidate is how many recent hashes there are for each candidate.
+	// Candidates are fewer because they may keep parts of deleted objects in memory.
+	hashesPerCandidate = 16
 )
 
 func newMemo() *memo {
 	return &memo{seed: maphash.MakeSeed()}
 }
 
-// begin makes the tables, which a memo that is never asked does without.
+// begin makes the tables on first use.
 func (m *memo) begin() {
 	if m.table.Load() == nil {
-		m.forget()
+		m.reset()
 	}
 }
 
-func (m *memo) forget() {
+func (m *memo) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.count, m.bytes, m.candidates = 0, 0, make([]candidate, pastSmallest/candidatesOf)
-	m.table.Store(&memoTable{make([]bucket, memoSmallest), &past{seen: make([]atomic.Uint32, pastSmallest)}})
+	m.count, m.bytes, m.candidates = 0, 0, make([]candidate, minRecent/hashesPerCandidate)
+	m.table.Store(&memoTable{make([]bucket, minBuckets), &recentHashes{seen: make([]atomic.Uint32, minRecent)}})
 }
 
-// find returns the part of a species whose encoding is wire, nil if it is not
-// known. Then again says that the encoding has been asked for lately, and that
-// the part should be remembered.
-func (m *memo) find(of *species, wire []byte) (k *known, hash uint64, again bool) {
+// find returns the entry for the encoding wire of a part of the given type, or nil.
+// With nil, again reports whether the encoding has been looked up recently; if so,
+// the part should be added.
+func (m *memo) find(of *partType, wire []byte) (e *memoEntry, hash uint64, again bool) {
 	hash = maphash.Bytes(m.seed, wire) ^ of.salt
 	t := m.table.Load()
 	b := &t.buckets[hash&uint64(len(t.buckets)-1)]
 	for i := range b {
-		k := b[i].Load()
-		if k != nil && k.of == of && k.wire == string(wire) {
-			if !k.used.Load() {
-				k.used.Store(true)
+		e := b[i].Load()
+		if e != nil && e.of == of && e.wire == string(wire) {
+			if !e.used.Load() {
+				e.used.Store(true)
 			}
-			return k, hash, false
+			return e, hash, false
 		}
 	}
-	if len(wire) > longest {
+	if len(wire) > maxEncoding {
 		return nil, hash, false
 	}
-	return nil, hash, t.past.again(hash)
+	return nil, hash, t.recent.seenBefore(hash)
 }
 
-// again reports whether a hash has been seen lately. There is room for two in
-// every place, so that two that always come together do not drive each other out.
-func (p *past) again(hash uint64) bool {
-	at, tag := hash&uint64(len(p.seen)-2), uint32(hash>>32)|1
-	newer := p.seen[at].Load()
-	if newer == tag || p.seen[at+1].Load() == tag {
+// seenBefore reports whether a hash has been seen recently, and notes that it has.
+// Each slot has room for two hashes, so that two that always come together do not
+// evict each other.
+func (r *recentHashes) seenBefore(hash uint64) bool {
+	at, tag := hash&uint64(len(r.seen)-2), uint32(hash>>32)|1
+	newer := r.seen[at].Load()
+	if newer == tag || r.seen[at+1].Load() == tag {
 		return true
 	}
-	p.seen[at+1].Store(newer)
-	p.seen[at].Store(tag)
+	r.seen[at+1].Store(newer)
+	r.seen[at].Store(tag)
 	return false
 }
 
-// remember adds a part.
-func (m *memo) remember(hash uint64, k *known) {
+// add adds an entry.
+func (m *memo) add(hash uint64, e *memoEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.table.Load()
-	if m.count >= 2*len(t.buckets) && len(t.buckets) < memoLargest {
+	if m.count >= 2*len(t.buckets) && len(t.buckets) < maxBuckets {
 		t = m.grow(t)
 	}
-	if m.bytes+len(k.wire) > memoBytes {
+	if m.bytes+len(e.wire) > maxMemoBytes {
 		m.sweep(t)
 	}
 	m.count++
-	m.bytes += len(k.wire)
-	m.place(t, hash, k)
+	m.bytes += len(e.wire)
+	m.insert(t, hash, e)
 }
 
-// place puts a part into its bucket, in the place of one that is not used much if
-// there is no room.
-func (m *memo) place(t *memoTable, hash uint64, k *known) {
+// insert puts an entry into its bucket. If the bucket is full, an entry that has not
+// been used recently is evicted, if there is one.
+func (m *memo) insert(t *memoTable, hash uint64, e *memoEntry) {
 	b := &t.buckets[hash&uint64(len(t.buckets)-1)]
 	victim := int(hash>>62) % len(b)
 	for i := range b {
 		if b[i].Load() == nil {
-			b[i].Store(k)
+			b[i].Store(e)
 			return
 		}
 	}
@@ -154,20 +155,20 @@ func (m *memo) place(t *memoTable, hash uint64, k *known) {
 			victim = i
 		}
 	}
-	for i := range b { // another chance for those that are used
+	for i := range b { // used entries survive this time
 		b[i].Load().used.Store(false)
 	}
 	m.count--
 	m.bytes -= len(b[victim].Load().wire)
-	b[victim].Store(k)
+	b[victim].Store(e)
 }
 
 func (m *memo) grow(old *memoTable) *memoTable {
-	t := &memoTable{make([]bucket, 2*len(old.buckets)), old.past}
+	t := &memoTable{make([]bucket, 2*len(old.buckets)), old.recent}
 	for i := range old.buckets {
 		for j := range old.buckets[i] {
-			if k := old.buckets[i][j].Load(); k != nil {
-				m.place(t, maphash.String(m.seed, k.wire)^k.of.salt, k)
+			if e := old.buckets[i][j].Load(); e != nil {
+				m.insert(t, maphash.String(m.seed, e.wire)^e.of.salt, e)
 			}
 		}
 	}
@@ -175,14 +176,14 @@ func (m *memo) grow(old *memoTable) *memoTable {
 	return t
 }
 
-// nominate adds candidates.
-func (m *memo) nominate(all []candidate) {
+// addCandidates adds parts that have been seen for the first time.
+func (m *memo) addCandidates(all []candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.table.Load()
-	p := t.past
-	if p.count += len(all); p.count > len(p.seen) && len(p.seen) < pastLargest {
-		m.table.Store(&memoTable{t.buckets, &past{seen: make([]atomic.Uint32, 2*len(p.seen))}})
+	p := t.recent
+	if p.count += len(all); p.count > len(p.seen) && len(p.seen) < maxRecent {
+		m.table.Store(&memoTable{t.buckets, &recentHashes{seen: make([]atomic.Uint32, 2*len(p.seen))}})
 		m.candidates = make([]candidate, 2*len(m.candidates))
 	}
 	for _, c := range all {
@@ -190,9 +191,9 @@ func (m *memo) nominate(all []candidate) {
 	}
 }
 
-// elect returns the candidate that is equal to a part, and the part itself if
-// there is none.
-func (m *memo) elect(part candidate) unsafe.Pointer {
+// matchCandidate returns the candidate that is equal to a part, or the part itself
+// if there is none.
+func (m *memo) matchCandidate(part candidate) unsafe.Pointer {
 	m.mu.Lock()
 	c := m.candidates[part.hash&uint64(len(m.candidates)-1)]
 	m.mu.Unlock()
@@ -202,7 +203,7 @@ func (m *memo) elect(part candidate) unsafe.Pointer {
 	return part.value
 }
 
-// read is the part as a Go value.
+// read returns the part as a Go value.
 func (c *candidate) read() any {
 	switch c.of.typ.Kind() {
 	case reflect.Map:
@@ -213,16 +214,16 @@ func (c *candidate) read() any {
 	return reflect.NewAt(c.of.typ, c.value).Interface()
 }
 
-// sweep forgets what has not been used since the last sweep.
+// sweep drops the entries that have not been used since the last sweep.
 func (m *memo) sweep(t *memoTable) {
 	for i := range t.buckets {
 		for j := range t.buckets[i] {
 			at := &t.buckets[i][j]
-			k := at.Load()
-			if k != nil && !k.used.Swap(false) {
+			e := at.Load()
+			if e != nil && !e.used.Swap(false) {
 				at.Store(nil)
 				m.count--
-				m.bytes -= len(k.wire)
+				m.bytes -= len(e.wire)
 			}
 		}
 	}

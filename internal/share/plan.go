@@ -12,59 +12,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// plan is how to decode messages of a Go type: what each field number is and
-// where in the struct it goes. It is read off the struct tags that Kubernetes'
-// generator of protobuf writes beside the code that it generates:
+// plan tells how to decode messages of a Go type: the kind of each field number and
+// its offset in the struct. It is read from the struct tags that Kubernetes'
+// protobuf generator writes along with its code:
 //
 //	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 type plan struct {
-	species
-	fields []field // by number; see wNone
-	// own says that the tags do not tell all: the type's own Unmarshal decodes.
-	own bool
-	// restless is that of [shape], of a type that is decoded by its own Unmarshal
-	// or of Quantity.
-	restless bool
+	partType
+	fields []field // by number; kindNone for unused ones
+	// custom is set if the tags are not the whole truth. The type's own Unmarshal
+	// decodes.
+	custom bool
+	// mutable is shape.mutable of a type with custom set.
+	mutable bool
 }
 
-// species tells equal encodings of different things apart.
-type species struct {
+// partType distinguishes equal encodings of different types.
+type partType struct {
 	salt uint64
-	typ  reflect.Type // a message's, slice's or map's; nil for what is no candidate
+	typ  reflect.Type // of a message, slice or map; nil if it is never a candidate
 }
 
-// what is the kind of a field.
-type what uint8
+// fieldKind is the kind of a field.
+type fieldKind uint8
 
 const (
-	wNone what = iota // no field has this number
-	wString
-	wUnique // a string that no other object has
-	wBytes
-	wBool
-	wInt32
-	wInt64
-	wMessage
-	wPointer // to a message or a scalar
-	wStrings
-	wInt32s
-	wInt64s
-	wMessages
-	wMap
+	kindNone fieldKind = iota // no field has this number
+	kindString
+	kindUnique // a string that differs between all objects
+	kindBytes
+	kindBool
+	kindInt32
+	kindInt64
+	kindMessage
+	kindPointer // to a message or a scalar
+	kindStrings
+	kindInt32s
+	kindInt64s
+	kindMessages
+	kindMap
 )
 
-// field is what there is to know of one field of a message.
+// field describes one field of a message.
 type field struct {
-	what     what
-	wire     uint8
-	offset   uintptr
-	elem     *plan     // of messages: the field's, its elements', or of a map its values'
-	*species           // of what is remembered by the field, rather than by elem
-	rows     *rows     // of slices
-	scalar   what      // of numbers behind pointers and in slices
-	values   mapValues // of maps
-	// managed says that the field is metadata.managedFields.
-	managed bool
+	kind      fieldKind
+	wire      uint8
+	offset    uintptr
+	elem      *plan      // of a message, of the elements of a slice, or of the values of a map
+	*partType            // of parts that are looked up by field, not by elem
+	arrays    *arrayType // of slices
+	scalar    fieldKind  // of numbers behind pointers and in slices
+	values    mapValues  // of maps
+	managed   bool       // the field is metadata.managedFields
 }
 
 type mapValues uint8
@@ -82,23 +81,23 @@ const (
 	wireFixed32 = 5
 )
 
-// ownMessage is what generated types have.
-type ownMessage interface{ Unmarshal([]byte) error }
+// unmarshaler is implemented by the generated types.
+type unmarshaler interface{ Unmarshal([]byte) error }
 
 var (
-	messageType    = reflect.TypeFor[ownMessage]()
+	messageType    = reflect.TypeFor[unmarshaler]()
 	typeMetaType   = reflect.TypeFor[metav1.TypeMeta]()
 	objectMetaType = reflect.TypeFor[metav1.ObjectMeta]()
 
 	plans   sync.Map // reflect.Type → *plan
 	plansMu sync.Mutex
 
-	textSpecies  = &species{salt: 0x9e3779b97f4a7c15}
-	bytesSpecies = &species{salt: 0xc2b2ae3d27d4eb4f}
+	stringPart = &partType{salt: 0x9e3779b97f4a7c15}
+	bytesPart  = &partType{salt: 0xc2b2ae3d27d4eb4f}
 )
 
-// planFor is the plan of a type, worked out once: like [shapeOf], this is the
-// program's type information in another form.
+// planFor returns the plan of a type. It is computed once for each type: like the
+// shapes, plans are type information.
 func planFor(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -113,8 +112,8 @@ func planFor(t reflect.Type) *plan {
 	return p
 }
 
-// trusted says whether a type's tags can be trusted: those of Kubernetes' own
-// modules, all of which are tested. Somebody else's Unmarshal may do anything.
+// trusted reports whether a type's tags can be relied on: those of Kubernetes' own
+// modules, which are all tested. The Unmarshal of other types may do anything.
 func trusted(t reflect.Type) bool {
 	path := t.PkgPath()
 	return strings.HasPrefix(path, "k8s.io/api/") || path == "k8s.io/apimachinery/pkg/apis/meta/v1" || path == "k8s.io/apimachinery/pkg/util/intstr"
@@ -127,15 +126,15 @@ func makePlan(t reflect.Type, making map[reflect.Type]*plan) *plan {
 	if p, ok := making[t]; ok {
 		return p
 	}
-	p := &plan{species: species{salt(t, "message"), t}}
+	p := &plan{partType: partType{salt(t, "message"), t}}
 	making[t] = p
 	if t.Kind() != reflect.Struct || !trusted(t) || !p.read(t, making) {
-		p.own, p.fields, p.restless = true, nil, isRestless(t, map[reflect.Type]bool{})
+		p.custom, p.fields, p.mutable = true, nil, holdsMutable(t, map[reflect.Type]bool{})
 	}
 	return p
 }
 
-// read fills the plan from the tags, and reports false if they do not tell all.
+// read fills the plan from the tags. It returns false if they do not suffice.
 func (p *plan) read(t reflect.Type, making map[reflect.Type]*plan) bool {
 	for i := range t.NumField() {
 		sf := t.Field(i)
@@ -158,7 +157,7 @@ func (p *plan) read(t reflect.Type, making map[reflect.Type]*plan) bool {
 		if t == objectMetaType {
 			switch sf.Name {
 			case "Name", "UID", "ResourceVersion":
-				f.what = wUnique
+				f.kind = kindUnique
 			case "ManagedFields":
 				f.managed = true
 			}
@@ -171,24 +170,24 @@ func (p *plan) read(t reflect.Type, making map[reflect.Type]*plan) bool {
 	return len(p.fields) > 0
 }
 
-// fieldOf is what a field of type t is.
+// fieldOf describes a field of type t.
 func fieldOf(t reflect.Type, making map[reflect.Type]*plan) (f field, ok bool) {
 	f.wire = wireBytes
 	if isMessage(t) {
-		f.what, f.elem = wMessage, makePlan(t, making)
+		f.kind, f.elem = kindMessage, makePlan(t, making)
 		return f, true
 	}
 	switch t.Kind() {
 	case reflect.String:
-		f.what = wString
+		f.kind = kindString
 	case reflect.Bool:
-		f.what, f.wire = wBool, wireVarint
+		f.kind, f.wire = kindBool, wireVarint
 	case reflect.Int32:
-		f.what, f.wire = wInt32, wireVarint
+		f.kind, f.wire = kindInt32, wireVarint
 	case reflect.Int64:
-		f.what, f.wire = wInt64, wireVarint
+		f.kind, f.wire = kindInt64, wireVarint
 	case reflect.Pointer:
-		f.what = wPointer
+		f.kind = kindPointer
 		if isMessage(t.Elem()) {
 			f.elem = makePlan(t.Elem(), making)
 			return f, true
@@ -197,28 +196,28 @@ func fieldOf(t reflect.Type, making map[reflect.Type]*plan) (f field, ok bool) {
 		switch {
 		case !ok:
 			return f, false
-		case scalar.what != wString && scalar.wire != wireVarint, scalar.what > wInt64:
+		case scalar.kind != kindString && scalar.wire != wireVarint, scalar.kind > kindInt64:
 			return f, false
 		}
-		f.scalar, f.wire, f.species = scalar.what, scalar.wire, speciesOf(t, "pointer")
+		f.scalar, f.wire, f.partType = scalar.kind, scalar.wire, partTypeOf(t, "pointer")
 	case reflect.Slice:
-		f.species, f.rows = speciesOf(t, "run"), &rows{of: t.Elem()}
+		f.partType, f.arrays = partTypeOf(t, "run"), &arrayType{of: t.Elem()}
 		switch {
 		case t.Elem().Kind() == reflect.Uint8:
-			f.what = wBytes
+			f.kind = kindBytes
 		case isMessage(t.Elem()):
-			f.what, f.elem = wMessages, makePlan(t.Elem(), making)
+			f.kind, f.elem = kindMessages, makePlan(t.Elem(), making)
 		case t.Elem().Kind() == reflect.String:
-			f.what = wStrings
+			f.kind = kindStrings
 		case t.Elem().Kind() == reflect.Int32:
-			f.what, f.wire, f.scalar = wInt32s, wireVarint, wInt32
+			f.kind, f.wire, f.scalar = kindInt32s, wireVarint, kindInt32
 		case t.Elem().Kind() == reflect.Int64:
-			f.what, f.wire, f.scalar = wInt64s, wireVarint, wInt64
+			f.kind, f.wire, f.scalar = kindInt64s, wireVarint, kindInt64
 		default:
 			return f, false
 		}
 	case reflect.Map:
-		f.what, f.species = wMap, speciesOf(t, "map")
+		f.kind, f.partType = kindMap, partTypeOf(t, "map")
 		switch e := t.Elem(); {
 		case t.Key().Kind() != reflect.String:
 			return f, false
@@ -247,28 +246,27 @@ func salt(t reflect.Type, as string) uint64 {
 	return maphash.String(salts, as+" "+t.PkgPath()+"."+t.String())
 }
 
-// speciesOf is the species of what fields of type t hold. It is called under
-// plansMu.
-func speciesOf(t reflect.Type, as string) *species {
-	key := speciesKey{t, as}
-	s := allSpecies[key]
+// partTypeOf returns the part type of fields of type t. The caller holds plansMu.
+func partTypeOf(t reflect.Type, as string) *partType {
+	key := partTypeKey{t, as}
+	s := partTypes[key]
 	if s == nil {
-		s = &species{salt(t, as), t}
-		allSpecies[key] = s
+		s = &partType{salt(t, as), t}
+		partTypes[key] = s
 	}
 	return s
 }
 
-type speciesKey struct {
+type partTypeKey struct {
 	t  reflect.Type
 	as string
 }
 
-var allSpecies = map[speciesKey]*species{}
+var partTypes = map[partTypeKey]*partType{}
 
-// isRestless says whether memory of a type holds a Quantity that its readers
-// may write to. Those in maps are copied by whoever reads them.
-func isRestless(t reflect.Type, seen map[reflect.Type]bool) bool {
+// holdsMutable reports whether memory of a type holds a Quantity, which is written
+// to by its readers. Those in maps do not count: a read from a map copies them.
+func holdsMutable(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == quantityType {
 		return true
 	}
@@ -278,10 +276,10 @@ func isRestless(t reflect.Type, seen map[reflect.Type]bool) bool {
 	seen[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return isRestless(t.Elem(), seen)
+		return holdsMutable(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if isRestless(t.Field(i).Type, seen) {
+			if holdsMutable(t.Field(i).Type, seen) {
 				return true
 			}
 		}
@@ -289,21 +287,21 @@ func isRestless(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// rows makes arrays of a type, of the exact length.
-type rows struct {
+// arrayType makes arrays of exact length.
+type arrayType struct {
 	of    reflect.Type
-	types [16]atomic.Pointer[reflect.Type] // of the short ones, by length
+	types [16]atomic.Pointer[reflect.Type] // of short arrays, by length
 }
 
-func (r *rows) make(n int) unsafe.Pointer {
-	if n >= len(r.types) {
-		return reflect.MakeSlice(reflect.SliceOf(r.of), n, n).UnsafePointer()
+func (a *arrayType) make(n int) unsafe.Pointer {
+	if n >= len(a.types) {
+		return reflect.MakeSlice(reflect.SliceOf(a.of), n, n).UnsafePointer()
 	}
-	t := r.types[n].Load()
+	t := a.types[n].Load()
 	if t == nil {
-		array := reflect.ArrayOf(n, r.of)
+		array := reflect.ArrayOf(n, a.of)
 		t = &array
-		r.types[n].Store(t)
+		a.types[n].Store(t)
 	}
 	return reflect.New(*t).UnsafePointer()
 }

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// uvarint is [binary.Uvarint], quick for a single byte.
+// uvarint is [binary.Uvarint] with a fast path for a single byte.
 func uvarint(b []byte) (uint64, int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1
@@ -13,9 +13,9 @@ func uvarint(b []byte) (uint64, int) {
 	return binary.Uvarint(b)
 }
 
-// field1 is the value of a length-delimited field behind its tag, and how many
-// bytes it takes with its length; less than none if it is not all there.
-func field1(b []byte) ([]byte, int) {
+// lengthDelimited returns the value of a length-delimited field, without the tag,
+// and the size of value and length together. The size is negative if b is too short.
+func lengthDelimited(b []byte) ([]byte, int) {
 	size, n := uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) {
 		return nil, -1
@@ -23,8 +23,8 @@ func field1(b []byte) ([]byte, int) {
 	return b[n : n+int(size)], n + int(size)
 }
 
-// skip is the number of bytes of a field's value, negative if it is not all there
-// or of a wire type that Kubernetes does not use.
+// skip returns the size of a field's value. It is negative if b is too short or the
+// wire type is one that Kubernetes does not use.
 func skip(wire uint8, b []byte) int {
 	n := -1
 	switch wire {
@@ -35,7 +35,7 @@ func skip(wire uint8, b []byte) int {
 	case wireFixed64:
 		n = 8
 	case wireBytes:
-		_, n = field1(b)
+		_, n = lengthDelimited(b)
 	case wireFixed32:
 		n = 4
 	}
@@ -45,9 +45,9 @@ func skip(wire uint8, b []byte) int {
 	return n
 }
 
-// run is how many bytes a repeated field at the beginning of b takes, and how
-// often it is there; negative if it is not all there.
-func run(tag uint64, wire uint8, b []byte) (size, count int) {
+// repeated returns the size of the repeated field that b begins with, tags included,
+// and the number of its elements. The size is negative if b is too short.
+func repeated(tag uint64, wire uint8, b []byte) (size, count int) {
 	for size < len(b) {
 		t, n := uvarint(b[size:])
 		if n <= 0 || t != tag {
@@ -63,29 +63,29 @@ func run(tag uint64, wire uint8, b []byte) (size, count int) {
 	return size, count
 }
 
-func setScalar(w what, v uint64, to unsafe.Pointer) {
-	switch w {
-	case wBool:
+func setScalar(kind fieldKind, v uint64, to unsafe.Pointer) {
+	switch kind {
+	case kindBool:
 		*(*bool)(to) = v != 0
-	case wInt32:
+	case kindInt32:
 		*(*int32)(to) = int32(v)
-	case wInt64:
+	case kindInt64:
 		*(*int64)(to) = int64(v)
 	}
 }
 
-// scalarAt sets a pointer to a number or a truth value.
-func (d *decoding) scalarAt(f *field, v uint64, wire []byte, to unsafe.Pointer) {
-	k, hash, again := d.memo.find(f.species, wire)
-	if k != nil {
-		*(*unsafe.Pointer)(to) = k.value
+// setScalarPointer sets a pointer to a number or a bool.
+func (d *decoding) setScalarPointer(f *field, v uint64, wire []byte, to unsafe.Pointer) {
+	e, hash, again := d.memo.find(f.partType, wire)
+	if e != nil {
+		*(*unsafe.Pointer)(to) = e.value
 		return
 	}
 	var at unsafe.Pointer
 	switch f.scalar {
-	case wBool:
+	case kindBool:
 		at = unsafe.Pointer(new(bool))
-	case wInt32:
+	case kindInt32:
 		at = unsafe.Pointer(new(int32))
 	default:
 		at = unsafe.Pointer(new(int64))
@@ -93,6 +93,6 @@ func (d *decoding) scalarAt(f *field, v uint64, wire []byte, to unsafe.Pointer) 
 	setScalar(f.scalar, v, at)
 	*(*unsafe.Pointer)(to) = at
 	if again {
-		d.memo.remember(hash, &known{of: f.species, wire: string(wire), value: at})
+		d.memo.add(hash, &memoEntry{of: f.partType, wire: string(wire), value: at})
 	}
 }

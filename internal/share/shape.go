@@ -7,31 +7,31 @@ import (
 	"unsafe"
 )
 
-// shape is what there is to know of a type: where in its memory there are links
-// to other memory.
+// shape describes the memory of a type: its size, and the offsets of its links to
+// other memory.
 type shape struct {
 	size  uintptr
 	salt  uint64 // tells equal memory of different types apart
 	links []link
-	// restless memory is written to by those who only mean to read: a Quantity
-	// remembers its string once it has been asked for it. It is not shared.
-	restless bool
+	// mutable memory is not shared, because readers write to it: a Quantity caches
+	// its string when it is first asked for it.
+	mutable bool
 }
 
-type kind uint8
+type linkKind uint8
 
 const (
-	toString kind = iota
-	toPointer
-	toSlice
-	toMap
+	linkString linkKind = iota
+	linkPointer
+	linkSlice
+	linkMap
 )
 
-// link is a place in memory that refers to other memory.
+// link is a string, pointer, slice or map within a value.
 type link struct {
 	offset   uintptr
-	kind     kind
-	elem     *shape       // of what is there; of the elements of a slice
+	kind     linkKind
+	elem     *shape       // of the pointee or of the elements of a slice
 	slice    reflect.Type // for toSlice
 	shareMap func(t *Table, at unsafe.Pointer)
 }
@@ -42,8 +42,8 @@ var (
 	textShape = &shape{size: 1, salt: 0x9e3779b97f4a7c15}
 )
 
-// shapeOf is the shape of a type. It is worked out once for each type: this is
-// the program's type information in another form, not state.
+// shapeOf returns the shape of a type. It is computed once for each type: shapes is
+// type information, not state.
 func shapeOf(t reflect.Type) *shape {
 	if s, ok := shapes.Load(t); ok {
 		return s.(*shape)
@@ -52,7 +52,7 @@ func shapeOf(t reflect.Type) *shape {
 	defer shapesMu.Unlock()
 	making := map[reflect.Type]*shape{}
 	s := makeShape(t, making)
-	for t, s := range making { // complete now, also those that refer to themselves
+	for t, s := range making { // complete now, recursive types too
 		shapes.LoadOrStore(t, s)
 	}
 	return s
@@ -73,21 +73,21 @@ func makeShape(t reflect.Type, making map[reflect.Type]*shape) *shape {
 
 var salts = maphash.MakeSeed()
 
-// add finds the links in a value of type t at offset. What is behind interfaces,
-// functions and channels is left alone: nobody can say what it is.
+// add finds the links in a value of type t at offset. It ignores interfaces,
+// functions and channels, whose contents are unknown.
 func (s *shape) add(t reflect.Type, offset uintptr, making map[reflect.Type]*shape) {
 	switch t.Kind() {
 	case reflect.String:
-		s.links = append(s.links, link{offset: offset, kind: toString})
+		s.links = append(s.links, link{offset: offset, kind: linkString})
 	case reflect.Pointer:
-		if t.Elem() != locationType { // there are few, and they are compared by address
-			s.links = append(s.links, link{offset: offset, kind: toPointer, elem: makeShape(t.Elem(), making)})
+		if t.Elem() != locationType { // there are few locations, and they are compared by address
+			s.links = append(s.links, link{offset: offset, kind: linkPointer, elem: makeShape(t.Elem(), making)})
 		}
 	case reflect.Slice:
-		s.links = append(s.links, link{offset: offset, kind: toSlice, elem: makeShape(t.Elem(), making), slice: t})
+		s.links = append(s.links, link{offset: offset, kind: linkSlice, elem: makeShape(t.Elem(), making), slice: t})
 	case reflect.Map:
 		if share := mapSharer(t); share != nil {
-			s.links = append(s.links, link{offset: offset, kind: toMap, shareMap: share})
+			s.links = append(s.links, link{offset: offset, kind: linkMap, shareMap: share})
 		}
 	case reflect.Array:
 		for i := range t.Len() {
@@ -95,7 +95,7 @@ func (s *shape) add(t reflect.Type, offset uintptr, making map[reflect.Type]*sha
 		}
 	case reflect.Struct:
 		if t == quantityType {
-			s.restless = true
+			s.mutable = true
 		}
 		for i := range t.NumField() {
 			f := t.Field(i)

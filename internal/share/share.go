@@ -1,25 +1,24 @@
-// Package share makes objects that are read-only smaller by letting them have
-// equal parts in common: strings, maps, slices and what pointers point at, at
-// every level. Pods of one ReplicaSet differ in their names, addresses and
-// times; nearly all the rest is the same.
+// Package share makes read-only objects smaller by sharing their equal parts:
+// strings, maps, slices and the targets of pointers, at every level. Pods of one
+// ReplicaSet differ in their names, addresses and times; nearly everything else is
+// equal.
 //
 // There are two ways. [Table.Decode] reads protobuf, for the types of Kubernetes'
-// own modules: before it decodes a part it looks whether it has decoded the same
-// bytes before, and takes what came of them. So a part that is known costs a
-// hash, and no garbage. It knows of types what their struct tags tell, decodes
-// what Kubernetes writes, and leaves everything else to the type's own Unmarshal.
+// own modules. Before it decodes a part it looks up the part's encoding among those
+// it has decoded before, and reuses the result. So a known part costs a hash and no
+// garbage. It learns the types from their struct tags, decodes what Kubernetes
+// writes, and leaves everything else to the type's own Unmarshal.
 //
-// [Table.Object] takes an object that somebody else has decoded. It works from
-// the leaves up. Once the parts of a part are the same memory wherever they are
-// equal, two equal parts are equal byte by byte, pointers and all, so that a part
-// is compared by hashing its memory and never by walking it.
+// [Table.Object] takes an object that has been decoded already. It works from the
+// leaves up. Once all equal children of a part are the same memory, two equal parts
+// are equal byte by byte, pointers included. So a part is compared by hashing its
+// memory and never by walking it.
 //
-// A part is remembered the second time it is seen: what is unique, a pod's name
-// or its IP, costs one slot in a small table of hashes. What is remembered is
-// forgotten when enough else has been remembered since it was last met, so the
-// memory a table itself takes is bounded. (Weak pointers would forget sooner, but
-// may only point into the heap, and nobody can say of a decoder of somebody
-// else's that all it returns is there.)
+// A part is remembered the second time it is seen: a unique part, such as a pod's
+// name or IP, costs one slot in a small table of hashes. A part is forgotten when it
+// has not been seen again while enough others were added, so a table's own memory
+// is bounded. (Weak pointers would forget sooner, but they must point into the heap,
+// and not every decoder guarantees that for all it returns.)
 package share
 
 import (
@@ -29,20 +28,20 @@ import (
 	"unsafe"
 )
 
-// Table remembers parts. It is safe for concurrent use. The zero value is not
-// usable, see [New].
+// Table remembers parts of objects. It is safe for concurrent use. Use [New] to
+// make one; the zero value is not usable.
 type Table struct {
 	memo *memo // for Decode
 
 	seed maphash.Seed
 
 	mu    sync.Mutex
-	seen  []uint32 // by the low bits of a hash: the high bits of the last one there
+	seen  []uint32 // recent hashes: their high bits, indexed by their low bits
 	parts map[uint64]part
-	older map[uint64]part // what was in parts before that was full
+	older map[uint64]part // the previous generation of parts
 }
 
-// part is something that objects may have in common.
+// part is memory that objects may share.
 type part struct {
 	of   *shape
 	size uintptr
@@ -51,7 +50,7 @@ type part struct {
 
 const (
 	seenBits = 16
-	full     = 1 << 15
+	maxParts = 1 << 15
 )
 
 // New returns an empty table.
@@ -59,20 +58,19 @@ func New() *Table {
 	return &Table{memo: newMemo(), seed: maphash.MakeSeed(), parts: map[uint64]part{}}
 }
 
-// Forget forgets everything. Objects keep what they have in common.
+// Forget forgets all parts. Objects keep what they share.
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.memo.forget()
+	t.memo.reset()
 	t.seen = nil
 	t.parts, t.older = map[uint64]part{}, nil
 }
 
-// Object makes the parts of the struct that o points at, not the struct itself,
-// common with those of objects that were here before. The object stays equal to
-// what it was, by reflect.DeepEqual and in all its bytes on the wire. It must
-// not be in use by anybody else yet, and must not be modified afterwards, nor
-// may any of its parts.
+// Object replaces the parts of the struct that o points to, but not the struct
+// itself, with equal parts of earlier objects. The object stays the same by
+// reflect.DeepEqual and in its encoding. The caller must be its only user until
+// Object returns. Neither the object nor its parts may be modified afterwards.
 func (t *Table) Object(o any) {
 	v := reflect.ValueOf(o)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -83,36 +81,44 @@ func (t *Table) Object(o any) {
 	t.walk(shapeOf(v.Type().Elem()), v.UnsafePointer())
 }
 
-// Len is the number of parts that are remembered.
+// Len returns the number of parts that Object remembers.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.parts) + len(t.older)
 }
 
-// walk shares what the memory of a shape at p points at.
+// MemoSize returns the number of parts that [Table.Decode] remembers, and the bytes
+// of their encodings.
+func (t *Table) MemoSize() (parts, bytes int) {
+	t.memo.mu.Lock()
+	defer t.memo.mu.Unlock()
+	return t.memo.count, t.memo.bytes
+}
+
+// walk shares everything that the memory of shape s at p links to.
 func (t *Table) walk(s *shape, p unsafe.Pointer) {
 	for i := range s.links {
 		l := &s.links[i]
 		at := unsafe.Add(p, l.offset)
 		switch l.kind {
-		case toString:
+		case linkString:
 			t.shareString((*string)(at))
-		case toPointer:
+		case linkPointer:
 			to := (*unsafe.Pointer)(at)
 			if *to != nil {
 				t.walk(l.elem, *to)
-				*to = t.common(l.elem, *to, l.elem.size)
+				*to = t.intern(l.elem, *to, l.elem.size)
 			}
-		case toSlice:
+		case linkSlice:
 			t.shareSlice(l, (*header)(at))
-		case toMap:
+		case linkMap:
 			l.shareMap(t, at)
 		}
 	}
 }
 
-// header is a slice as it is in memory.
+// header is the memory layout of a slice.
 type header struct {
 	data     unsafe.Pointer
 	len, cap int
@@ -128,9 +134,9 @@ func (t *Table) shareSlice(l *link, h *header) {
 		}
 	}
 	size := uintptr(h.len) * l.elem.size
-	data := t.common(l.elem, h.data, size)
+	data := t.intern(l.elem, h.data, size)
 	if data == h.data && h.cap > h.len {
-		// Decoding grows slices by doubling; what nobody will use is given back.
+		// Decoders grow slices by doubling. Drop the unused capacity.
 		exact := reflect.MakeSlice(l.slice, h.len, h.len)
 		reflect.Copy(exact, reflect.NewAt(l.slice, unsafe.Pointer(h)).Elem())
 		data = exact.UnsafePointer()
@@ -143,46 +149,46 @@ func (t *Table) shareString(s *string) {
 		return
 	}
 	at := unsafe.Pointer(unsafe.StringData(*s))
-	if to := t.common(textShape, at, uintptr(len(*s))); to != at {
+	if to := t.intern(textShape, at, uintptr(len(*s))); to != at {
 		*s = unsafe.String((*byte)(to), len(*s))
 	}
 }
 
-// common returns memory that holds the same as the size bytes at p: those of a
-// part seen before, or p itself.
-func (t *Table) common(of *shape, p unsafe.Pointer, size uintptr) unsafe.Pointer {
-	if size == 0 || of.restless {
+// intern returns memory equal to the size bytes at p: that of a part seen before,
+// or p itself.
+func (t *Table) intern(of *shape, p unsafe.Pointer, size uintptr) unsafe.Pointer {
+	if size == 0 || of.mutable {
 		return p
 	}
 	memory := unsafe.Slice((*byte)(p), size)
 	hash := maphash.Bytes(t.seed, memory) ^ of.salt
-	if known, ok := t.known(hash); ok {
-		if known.of == of && known.size == size && string(unsafe.Slice((*byte)(known.at), size)) == string(memory) {
-			return known.at
+	if found, ok := t.lookup(hash); ok {
+		if found.of == of && found.size == size && string(unsafe.Slice((*byte)(found.at), size)) == string(memory) {
+			return found.at
 		}
 		return p // another part has the same hash
 	}
-	if t.again(hash) {
-		t.remember(hash, part{of: of, size: size, at: p})
+	if t.seenBefore(hash) {
+		t.add(hash, part{of: of, size: size, at: p})
 	}
 	return p
 }
 
-// known finds a part, and remembers it anew if it was about to be forgotten.
-func (t *Table) known(hash uint64) (part, bool) {
+// lookup finds a part. One of the previous generation moves to the current one.
+func (t *Table) lookup(hash uint64) (part, bool) {
 	if p, ok := t.parts[hash]; ok {
 		return p, true
 	}
 	p, ok := t.older[hash]
 	if ok {
-		t.remember(hash, p)
+		t.add(hash, p)
 	}
 	return p, ok
 }
 
-// again reports whether a hash has been seen lately.
-func (t *Table) again(hash uint64) bool {
-	if t.seen == nil { // many tables never come here
+// seenBefore reports whether a hash has been seen recently, and notes that it has.
+func (t *Table) seenBefore(hash uint64) bool {
+	if t.seen == nil { // many tables never need it
 		t.seen = make([]uint32, 1<<seenBits)
 	}
 	slot := &t.seen[hash&(1<<seenBits-1)]
@@ -194,17 +200,9 @@ func (t *Table) again(hash uint64) bool {
 	return false
 }
 
-func (t *Table) remember(hash uint64, p part) {
-	if len(t.parts) >= full {
+func (t *Table) add(hash uint64, p part) {
+	if len(t.parts) >= maxParts {
 		t.parts, t.older = map[uint64]part{}, t.parts
 	}
 	t.parts[hash] = p
-}
-
-// Remembered is how many parts [Table.Decode] has at hand, and the bytes of their
-// encodings.
-func (t *Table) Remembered() (parts, bytes int) {
-	t.memo.mu.Lock()
-	defer t.memo.mu.Unlock()
-	return t.memo.count, t.memo.bytes
 }

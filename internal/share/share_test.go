@@ -26,7 +26,7 @@ type message interface {
 	Unmarshal([]byte) error
 }
 
-// genericFuncs fill what cannot be filled with just anything.
+// genericFuncs fill fields that cannot have arbitrary values.
 func genericFuncs(serializer.CodecFactory) []any {
 	return []any{
 		func(q *resource.Quantity, c randfill.Continue) {
@@ -38,9 +38,9 @@ func genericFuncs(serializer.CodecFactory) []any {
 	}
 }
 
-// TestEveryBuiltInKindStaysEqual shares random objects of every kind, each
-// several times over so that their parts are found again, and compares them
-// with what was decoded and never shared.
+// TestEveryBuiltInKindStaysEqual shares random objects of every kind, each several times
+// so that their parts are found again, and compares them with objects that are not
+// shared.
 func TestEveryBuiltInKindStaysEqual(t *testing.T) {
 	table := share.New()
 	kinds := 0
@@ -60,11 +60,11 @@ func TestEveryBuiltInKindStaysEqual(t *testing.T) {
 		}
 	}
 	if kinds < 100 {
-		t.Fatalf("only %d kinds were looked at", kinds)
+		t.Fatalf("only %d kinds were tested", kinds)
 	}
 }
 
-// check decodes what object encodes to, several times, sharing all but one.
+// check encodes object and decodes it several times, sharing all results but one.
 func check(t *testing.T, table *share.Table, gvk schema.GroupVersionKind, object reflect.Value) {
 	t.Helper()
 	wire, err := object.Interface().(message).Marshal()
@@ -104,7 +104,7 @@ func check(t *testing.T, table *share.Table, gvk schema.GroupVersionKind, object
 	}
 }
 
-// TestPodsTakeLessMemory and stay what they are.
+// TestPodsTakeLessMemory also checks that they stay equal.
 func TestPodsTakeLessMemory(t *testing.T) {
 	const n = 1000
 	wires := encode(t, n)

@@ -4,106 +4,108 @@ import (
 	"unsafe"
 )
 
-// loose is a string that lies where it cannot stay.
-type loose struct {
+// alias is a string of the object that still points into the encoding, which is
+// only valid during the call of Decode.
+type alias struct {
 	at   *string
-	same int // which of those before it is equal to it; negative for none
+	same int // index of an equal alias before it; negative if there is none
 }
 
-// settle gives all loose strings of the object one piece of memory of their own.
-// A string by itself takes half as much again, by the sizes that there are.
-func (d *decoding) settle() {
+// copyAliases copies all aliases of the object into one piece of memory. Strings
+// allocated one by one would take half as much again, because of the allocator's
+// size classes.
+func (d *decoding) copyAliases() {
 	size := 0
-	for _, l := range d.loose {
-		if l.same < 0 {
-			size += len(*l.at)
+	for _, a := range d.aliases {
+		if a.same < 0 {
+			size += len(*a.at)
 		}
 	}
-	home := make([]byte, 0, size)
-	for _, l := range d.loose {
-		if l.same >= 0 {
-			*l.at = *d.loose[l.same].at
+	memory := make([]byte, 0, size)
+	for _, a := range d.aliases {
+		if a.same >= 0 {
+			*a.at = *d.aliases[a.same].at
 			continue
 		}
-		from := len(home)
-		home = append(home, *l.at...)
-		*l.at = unsafe.String(&home[from], len(*l.at))
+		from := len(memory)
+		memory = append(memory, *a.at...)
+		*a.at = unsafe.String(&memory[from], len(*a.at))
 	}
 }
 
-// view is the string that b is now.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+// stringOf returns a string that shares the memory of b.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// text sets a string.
-func (d *decoding) text(b []byte, at *string) {
+// setString sets the string at at.
+func (d *decoding) setString(b []byte, at *string) {
 	if len(b) == 0 {
 		return
 	}
-	if d.lasting {
-		*at = view(b)
+	if d.retained {
+		*at = stringOf(b)
 		return
 	}
-	// A pod has the name of its volume in every mount.
-	for i := range min(len(d.loose), 32) {
-		if d.loose[i].same < 0 && *d.loose[i].at == string(b) {
-			*at = view(b)
-			d.loose = append(d.loose, loose{at, i})
+	// Strings repeat within an object: each mount has the name of its volume.
+	for i := range min(len(d.aliases), 32) {
+		if d.aliases[i].same < 0 && *d.aliases[i].at == string(b) {
+			*at = stringOf(b)
+			d.aliases = append(d.aliases, alias{at, i})
 			return
 		}
 	}
-	k, hash, again := d.memo.find(textSpecies, b)
+	e, hash, again := d.memo.find(stringPart, b)
 	switch {
-	case k != nil:
-		*at = k.wire
+	case e != nil:
+		*at = e.wire
 	case again:
 		*at = string(b)
-		d.memo.remember(hash, &known{of: textSpecies, wire: *at})
+		d.memo.add(hash, &memoEntry{of: stringPart, wire: *at})
 	default:
-		d.loosen(b, at)
+		d.setUnique(b, at)
 	}
 }
 
-// loosen sets a string that is like no other.
-func (d *decoding) loosen(b []byte, at *string) {
-	*at = view(b)
-	if !d.lasting && len(b) > 0 {
-		d.loose = append(d.loose, loose{at, -1})
+// setUnique sets a string that is not worth looking up.
+func (d *decoding) setUnique(b []byte, at *string) {
+	*at = stringOf(b)
+	if !d.retained && len(b) > 0 {
+		d.aliases = append(d.aliases, alias{at, -1})
 	}
 }
 
-// textAt sets a pointer to a string.
-func (d *decoding) textAt(f *field, b []byte, to unsafe.Pointer) {
-	k, hash, again := d.memo.find(f.species, b)
-	if k != nil {
-		*(*unsafe.Pointer)(to) = k.value
+// setStringPointer sets a pointer to a string.
+func (d *decoding) setStringPointer(f *field, b []byte, to unsafe.Pointer) {
+	e, hash, again := d.memo.find(f.partType, b)
+	if e != nil {
+		*(*unsafe.Pointer)(to) = e.value
 		return
 	}
 	at := new(string)
 	*(*unsafe.Pointer)(to) = unsafe.Pointer(at)
 	if !again {
-		d.text(b, at)
+		d.setString(b, at)
 		return
 	}
 	*at = string(b)
-	d.memo.remember(hash, &known{of: f.species, wire: *at, value: unsafe.Pointer(at)})
+	d.memo.add(hash, &memoEntry{of: f.partType, wire: *at, value: unsafe.Pointer(at)})
 }
 
-// blob is a copy of bytes.
-func (d *decoding) blob(b []byte) []byte {
+// bytes returns a copy of b, or an equal slice that is shared.
+func (d *decoding) bytes(b []byte) []byte {
 	if len(b) == 0 {
 		return []byte{}
 	}
-	if d.lasting {
+	if d.retained {
 		return b[:len(b):len(b)]
 	}
-	k, hash, again := d.memo.find(bytesSpecies, b)
-	if k != nil {
-		return unsafe.Slice((*byte)(k.value), len(b))
+	e, hash, again := d.memo.find(bytesPart, b)
+	if e != nil {
+		return unsafe.Slice((*byte)(e.value), len(b))
 	}
 	out := make([]byte, len(b))
 	copy(out, b)
 	if again {
-		d.memo.remember(hash, &known{of: bytesSpecies, wire: view(out), value: unsafe.Pointer(unsafe.SliceData(out))})
+		d.memo.add(hash, &memoEntry{of: bytesPart, wire: stringOf(out), value: unsafe.Pointer(unsafe.SliceData(out))})
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package source
 
-// LimitMessages lowers the limit of what one object may take, for as long as a
-// test takes: reaching the real one takes long.
+// LimitMessages lowers the maximum size of one object for the duration of a test.
 func LimitMessages(t interface{ Cleanup(func()) }, limit uint64) {
 	before := maxMessage
 	maxMessage = limit

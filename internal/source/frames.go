@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// readJSONWatch calls visit with the type and object of each event until the
-// stream ends. The bytes are valid during the call. Whether an object is JSON is
-// for visit to judge. Before it waits for more to come it calls idle.
+// readJSONWatch calls visit with the type and object of each event until the stream
+// ends. The object is only valid during the call, and visit must check that it is
+// JSON. readJSONWatch calls idle before it waits for more input.
 func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error, idle func() error) error {
 	in := &frameReader{r: r}
 	for {
@@ -32,18 +32,18 @@ func readJSONWatch(r io.Reader, visit func(kind string, raw []byte) error, idle 
 	}
 }
 
-// frameReader cuts a stream of JSON objects into these. It looks at brackets and
-// quotes only, which takes a tenth of the time that it takes to parse JSON. An
-// object that is not over with its line is read with care: it may be spoilt, and
-// one bracket or quote less would have it swallow all that follow.
+// frameReader splits a stream into JSON objects. It scans for brackets and quotes
+// only, which takes a tenth of the time of parsing. An object that does not end with
+// its line may be corrupt, and a missing bracket or quote would make it swallow all
+// objects after it. It is parsed by encoding/json instead.
 type frameReader struct {
-	r    io.Reader
-	room []byte
-	buf  []byte // what of room has been read and not been handed out
+	r      io.Reader
+	buffer []byte
+	data   []byte // the part of buffer that next has not returned yet
 }
 
-// frame is an object, and where within it what is first in brackets of its own
-// ends, if nothing else is.
+// frame is an object. inner is the end of its only member that is an object or an
+// array, or 0 if there are several or none.
 type frame struct {
 	raw   []byte
 	inner int
@@ -52,7 +52,7 @@ type frame struct {
 // next returns the next object, valid until the next call.
 func (in *frameReader) next(idle func() error) (frame, error) {
 	for {
-		if in.buf = bytes.TrimLeft(in.buf, " \t\r\n"); len(in.buf) > 0 {
+		if in.data = bytes.TrimLeft(in.data, " \t\r\n"); len(in.data) > 0 {
 			break
 		}
 		if err := idle(); err != nil {
@@ -62,20 +62,20 @@ func (in *frameReader) next(idle func() error) (frame, error) {
 			return frame{}, err
 		}
 	}
-	if in.buf[0] != '{' {
-		return frame{}, fmt.Errorf("an event of a watch was expected, a JSON object, not %.20q", in.buf)
+	if in.data[0] != '{' {
+		return frame{}, fmt.Errorf("an event of a watch was expected, a JSON object, not %.20q", in.data)
 	}
 	var f frame
 	depth, groups, quoted := 0, 0, false
-	line := 0 // how much of it has no end of a line
+	line := 0 // length of the prefix known to have no newline
 	for at := 0; ; {
-		for b := in.buf; at < len(b); {
+		for b := in.data; at < len(b); {
 			if quoted {
 				for at < len(b) && b[at] != '"' && b[at] != '\\' {
 					at++
 				}
 				if at < len(b) && b[at] == '\\' {
-					at += 2 // the second of them may still have to be read
+					at += 2 // the escaped byte may not have been read yet
 				} else if at < len(b) {
 					at, quoted = at+1, false
 				}
@@ -96,18 +96,18 @@ func (in *frameReader) next(idle func() error) (frame, error) {
 				if depth > 0 {
 					continue
 				}
-				f.raw, in.buf = b[:at], b[at:]
+				f.raw, in.data = b[:at], b[at:]
 				if groups != 1 {
 					f.inner = 0
 				}
 				return f, nil
 			}
 		}
-		if bytes.IndexByte(in.buf[line:], '\n') >= 0 {
-			return in.careful()
+		if bytes.IndexByte(in.data[line:], '\n') >= 0 {
+			return in.nextDecoded()
 		}
-		line = len(in.buf)
-		if uint64(len(in.buf)) >= maxMessage {
+		line = len(in.data)
+		if uint64(len(in.data)) >= maxMessage {
 			return f, fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
 		}
 		if err := in.more(); err != nil {
@@ -116,47 +116,47 @@ func (in *frameReader) next(idle func() error) (frame, error) {
 	}
 }
 
-// careful reads an object as JSON is read, so that an error comes as soon as it is
-// none.
-func (in *frameReader) careful() (frame, error) {
-	left := &allowance{r: in.r, left: maxMessage}
-	decoder := json.NewDecoder(io.MultiReader(bytes.NewReader(in.buf), left))
+// nextDecoded is next by encoding/json, which returns an error at the first invalid
+// byte.
+func (in *frameReader) nextDecoded() (frame, error) {
+	left := &sizeLimit{r: in.r, left: maxMessage}
+	decoder := json.NewDecoder(io.MultiReader(bytes.NewReader(in.data), left))
 	var f frame
 	if err := decoder.Decode((*json.RawMessage)(&f.raw)); err != nil {
 		return f, truncated(err)
 	}
 	rest, err := io.ReadAll(decoder.Buffered())
-	in.room, in.buf = rest, rest
+	in.buffer, in.data = rest, rest
 	return f, err
 }
 
-// more reads what there is, at least something, or returns an error.
+// more reads at least one byte, or returns an error.
 func (in *frameReader) more() error {
 	const least, usual = 4 << 10, 64 << 10
 	switch {
-	case len(in.buf) == 0 && len(in.room) > roomy, len(in.room) == 0:
-		in.room = make([]byte, least) // one big object must not cost as much for as long as a watch lasts
-	case len(in.buf) == len(in.room), len(in.room) < usual && len(in.buf) > len(in.room)/2:
-		in.room = slices.Grow(in.room, len(in.room))[:2*len(in.room)]
+	case len(in.data) == 0 && len(in.buffer) > maxIdleBuffer, len(in.buffer) == 0:
+		in.buffer = make([]byte, least) // do not keep the buffer of one big object for the rest of the watch
+	case len(in.data) == len(in.buffer), len(in.buffer) < usual && len(in.data) > len(in.buffer)/2:
+		in.buffer = slices.Grow(in.buffer, len(in.buffer))[:2*len(in.buffer)]
 	}
-	have := copy(in.room, in.buf)
+	have := copy(in.buffer, in.data)
 	for range 100 {
-		n, err := in.r.Read(in.room[have:])
+		n, err := in.r.Read(in.buffer[have:])
 		if n > 0 {
-			in.buf = in.room[:have+n]
-			return nil // an error comes again
+			in.data = in.buffer[:have+n]
+			return nil // the next Read returns the error again
 		}
 		if err != nil {
-			in.buf = in.room[:have]
+			in.data = in.buffer[:have]
 			return err
 		}
 	}
 	return io.ErrNoProgress
 }
 
-// event finds the type and the object in an event of a watch.
+// event returns the type and the object of a watch event.
 func (f frame) event() (kind string, object []byte, err error) {
-	// As API servers write it, and nearly always: {"type":"ADDED","object":{…}}.
+	// The fast path, for events as API servers write them: {"type":"ADDED","object":{…}}.
 	if head, ok := bytes.CutPrefix(f.raw[:f.inner], []byte(`{"type":"`)); ok && string(bytes.TrimSpace(f.raw[f.inner:])) == "}" {
 		for _, kind := range [...]string{"ADDED", "MODIFIED", "DELETED"} {
 			if rest, ok := bytes.CutPrefix(head, []byte(kind)); ok {

@@ -23,8 +23,8 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// verbatim keeps the bytes of objects as they come, so that a source's reading
-// of lists and watches shows as it is. Like all codecs it refuses what is no JSON.
+// verbatim keeps the bytes of objects, to test how a source splits lists and watches.
+// Like all codecs it returns an error for invalid JSON.
 type verbatim struct{}
 
 func (verbatim) Accept(bool) string { return "application/json" }
@@ -36,12 +36,12 @@ func (verbatim) Decode(format codec.Format, raw []byte) (string, error) {
 	return string(raw), nil
 }
 
-// reading is a source that gets an answer of any bytes, cut into packets.
+// reading returns a source that gets the given bytes as an answer, in packets.
 func reading[T any](w wire, c codec.Codec[T], body []byte, cut func(io.Reader) io.Reader) *source.Kube[T] {
 	return source.NewKube(&http.Client{Transport: packets{w.answer(body), cut}}, nowhere, configMaps, c)
 }
 
-// inPieces are the ways to cut an answer; they must not make a difference.
+// inPieces are the ways to split an answer, which must not make a difference.
 var inPieces = []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader}
 
 func readList[T any](t *testing.T, w wire, c codec.Codec[T], body []byte) (items []T, result source.ListResult, err error) {
@@ -78,8 +78,8 @@ func readWatch(t *testing.T, w wire, body []byte) (events []string, err error) {
 	if !reflect.DeepEqual(again, events) || (e == nil) != (err == nil) {
 		t.Fatalf("in one piece %q, %v; byte by byte %q, %v", events, err, again, e)
 	}
-	// Initial events are read in bulk. Of those that end in an error nothing is
-	// kept, so it does not matter how far it got.
+	// Initial events are decoded in bulk. The reflector drops them after an error,
+	// so it does not matter how many were delivered.
 	again, e = read(inPieces[0], true)
 	if err == nil && !reflect.DeepEqual(again, events) || (e == nil) != (err == nil) {
 		t.Fatalf("one by one %q, %v; in bulk %q, %v", events, err, again, e)
@@ -141,8 +141,8 @@ func FuzzProtobufList(f *testing.F) {
 		good = good && envelope.Unmarshal(raw) == nil
 		bad := want.Unmarshal(envelope.Raw)
 		if err != nil {
-			// It may be stricter than the machinery is, but not with what is
-			// written as the machinery writes it.
+			// It may be stricter than the API machinery, but must accept what the
+			// API machinery writes.
 			want.TypeMeta = metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
 			if good && bad == nil && bytes.Equal(wires[1].encode(&want), body) {
 				t.Fatalf("a good list is not read: %v", err)
@@ -230,8 +230,8 @@ func FuzzProtobufWatch(f *testing.F) {
 	})
 }
 
-// compareWatch checks events against those that the machinery's own framing
-// finds, up to the first that is not one.
+// compareWatch compares events with those that the API machinery's framing finds, up to
+// the first invalid one.
 func compareWatch(t *testing.T, next func() (string, []byte, error), events []string, ended error) {
 	for i := 0; ; i++ {
 		kind, object, err := next()

@@ -11,10 +11,9 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// Initial events are decoded in bulk, and yet handed on in order and as they
-// come: where more of them may be long in coming, none waits for more than the
-// next.
-func TestInitialEventsAreHandedOn(t *testing.T) {
+// Initial events are decoded in bulk, but delivered in order and as they arrive: an
+// event never waits for more than the one after it.
+func TestInitialEventsAreDelivered(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,23 +7,19 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "sigs.k8s.io/json"
 
 	"github.com/tidings-io/tidings/internal/codec"
 )
 
-var schemaless schema.GroupResource
-
-// jsonReader reads one JSON value after the other off a stream, none of which
-// may take more than maxMessage.
+// jsonReader reads JSON values from a stream, each of at most maxMessage bytes.
 type jsonReader struct {
 	*json.Decoder
-	left *allowance
+	left *sizeLimit
 }
 
 func newJSONReader(r io.Reader) jsonReader {
-	left := &allowance{r: r, left: maxMessage}
+	left := &sizeLimit{r: r, left: maxMessage}
 	return jsonReader{json.NewDecoder(left), left}
 }
 
@@ -33,32 +29,31 @@ func (in jsonReader) value(into any) error {
 	return truncated(in.Decode(into))
 }
 
-// token reads the next bracket, name or simple value.
+// token reads the next bracket, name or scalar.
 func (in jsonReader) token() (json.Token, error) {
 	in.left.left = maxMessage
 	token, err := in.Token()
 	return token, truncated(err)
 }
 
-// allowance is a reader that ends with an error where an object gets too big.
-type allowance struct {
+// sizeLimit is a reader that returns an error when an object gets too big.
+type sizeLimit struct {
 	r    io.Reader
 	left uint64
 }
 
-func (a *allowance) Read(p []byte) (int, error) {
-	if a.left == 0 {
+func (l *sizeLimit) Read(p []byte) (int, error) {
+	if l.left == 0 {
 		return 0, fmt.Errorf("an object of more than %d bytes is over the limit", maxMessage)
 	}
-	n, err := a.r.Read(p[:min(uint64(len(p)), a.left)])
-	a.left -= uint64(n)
+	n, err := l.r.Read(p[:min(uint64(len(p)), l.left)])
+	l.left -= uint64(n)
 	return n, err
 }
 
-// readJSONList walks a list as it arrives and calls visit with the bytes of
-// each item, which are valid during the call. What does not have items is no
-// list, not an empty one: taken for one, a stray answer of some proxy would
-// empty the store.
+// readJSONList reads a list as it arrives and calls visit with the encoding of each
+// item, which is only valid during the call. An answer without items is an error, not
+// an empty list: otherwise a stray answer of a proxy would empty the store.
 func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
 	in := newJSONReader(r)
@@ -97,8 +92,8 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 	if !seen["items"] {
 		return meta, errors.New("a list was expected, but the answer has no items")
 	}
-	// Reading on to the end verifies a compressed body's checksum and leaves
-	// the connection fit for the next request.
+	// Reading to the end verifies a compressed body's checksum and lets the client
+	// reuse the connection.
 	if rest, err := in.Token(); err == nil {
 		return meta, fmt.Errorf("the list is followed by %v", rest)
 	} else if !errors.Is(err, io.EOF) {
@@ -107,7 +102,7 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 	return meta, nil
 }
 
-// items walks the array of items; null stands for an empty one.
+// items reads the array of items; null is an empty one.
 func (in jsonReader) items(raw *json.RawMessage, visit func([]byte) error) error {
 	open, err := in.token()
 	if err != nil {
@@ -136,12 +131,12 @@ func (in jsonReader) expect(want json.Delim) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("a list was expected, with %v where %v is", want, got)
+		return fmt.Errorf("not a list: %v was expected, not %v", want, got)
 	}
 	return nil
 }
 
-// decodeMeta reads one of the API machinery's own types.
+// decodeMeta decodes one of the API machinery's own types.
 func decodeMeta(format codec.Format, raw []byte, into interface{ Unmarshal([]byte) error }) error {
 	if format == codec.Protobuf {
 		return into.Unmarshal(raw)
@@ -149,7 +144,7 @@ func decodeMeta(format codec.Format, raw []byte, into interface{ Unmarshal([]byt
 	return utiljson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
-// truncated makes the end of a stream an error where there should be more.
+// truncated turns io.EOF into io.ErrUnexpectedEOF, where more was expected.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

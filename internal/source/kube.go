@@ -12,45 +12,47 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/internal/apipath"
 	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Kube is a Source that speaks the Kubernetes API over HTTP. Bodies are read
-// as they arrive: an object at a time is in memory, not a list.
+// Kube is a Source that uses the Kubernetes API over HTTP. It reads bodies as they
+// arrive: one object at a time is in memory, not the whole list.
 type Kube[T any] struct {
 	target Target
 	client *http.Client
 	base   *url.URL
 	codec  codec.Codec[T]
-	held   Held[T]
+	lookup Lookup[T] // nil for none
 }
 
-// Held gives the object with an identity if it is at hand already, so that it
-// need not be decoded again.
-type Held[T any] func(codec.Identity) (T, bool)
+// Lookup returns the object with an identity if the store has it, so that it need not
+// be decoded again.
+type Lookup[T any] func(object.Identity) (T, bool)
 
-// NewKube returns a source for target behind the server at base, which may
-// have a path prefix. Objects are made by c.
+// NewKube returns a source for a target of the server at base, which may have a path
+// prefix. It decodes objects by c.
 func NewKube[T any](client *http.Client, base *url.URL, target Target, c codec.Codec[T]) *Kube[T] {
 	return &Kube[T]{target: target, client: client, base: base, codec: c}
 }
 
-// path is that of the target or, with a name, of one object of it.
+// path returns the path of the target or, with a name, of one of its objects.
 func (k *Kube[T]) path(name string) apipath.Path {
 	r := k.target.Resource
 	return apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: k.target.Namespace, Name: name}
 }
 
-// Reuse makes lists take objects from held where it has them, instead of
-// decoding them again. It returns k.
-func (k *Kube[T]) Reuse(held Held[T]) *Kube[T] {
-	k.held = held
+// Reuse makes lists use the objects that lookup returns, instead of decoding them. It
+// returns k.
+func (k *Kube[T]) Reuse(lookup Lookup[T]) *Kube[T] {
+	k.lookup = lookup
 	return k
 }
 
-// Target says what the source is for.
+// Target returns what the source lists and watches.
 func (k *Kube[T]) Target() Target { return k.target }
 
 // List implements [Source].
@@ -66,8 +68,8 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 		return ListResult{}, k.failed("list", err)
 	}
 	defer body.Close()
-	var seen callerError
-	pipe := k.pipeline(format, func(o T) error { return seen.note(each(o)) })
+	var callback callbackError
+	pipe := k.pipeline(format, func(o T) error { return callback.record(each(o)) })
 	defer pipe.abandon()
 	var meta metav1.ListMeta
 	if format == codec.Protobuf {
@@ -78,11 +80,11 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	if err == nil {
 		err = pipe.drain()
 	}
-	if seen.err != nil {
-		return ListResult{}, seen.err
+	if callback.err != nil {
+		return ListResult{}, callback.err
 	}
 	if err != nil {
-		return ListResult{}, k.failed("list", cut(ctx, err))
+		return ListResult{}, k.failed("list", withCause(ctx, err))
 	}
 	result := ListResult{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue, Remaining: -1}
 	if meta.RemainingItemCount != nil {
@@ -93,7 +95,7 @@ func (k *Kube[T]) List(ctx context.Context, opts ListOptions, each func(T) error
 	return result, nil
 }
 
-// Latest implements [Dated], by a list of one object.
+// Latest implements [Versioner] by a list with one object.
 func (k *Kube[T]) Latest(ctx context.Context) (string, error) {
 	result, err := k.List(ctx, ListOptions{Limit: 1}, func(T) error { return nil })
 	return result.ResourceVersion, err
@@ -112,9 +114,9 @@ func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
 		_, raw, err = unwrapUnknown(raw)
 	}
 	if err != nil {
-		return none, k.failed("get", cut(ctx, err))
+		return none, k.failed("get", withCause(ctx, err))
 	}
-	object, err := k.changed(format, raw)
+	object, err := k.decode(format, raw)
 	if err != nil {
 		return none, k.failed("get", err)
 	}
@@ -139,9 +141,9 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 		return k.failed("watch", err)
 	}
 	defer body.Close()
-	var seen callerError
+	var callback callbackError
 	initial := opts.InitialEvents
-	pipe := k.pipeline(format, func(o T) error { return seen.note(each(Event[T]{Type: Added, Object: o})) })
+	pipe := k.pipeline(format, func(o T) error { return callback.record(each(Event[T]{Type: Added, Object: o})) })
 	defer pipe.abandon()
 	visit := func(kind string, raw []byte) error {
 		if initial {
@@ -156,8 +158,8 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 		if err != nil {
 			return err
 		}
-		initial = initial && !event.InitialEventsEnd // from there on everything is news
-		return seen.note(each(event))
+		initial = initial && !event.InitialEventsEnd // no object after it is in the store
+		return callback.record(each(event))
 	}
 	if format == codec.Protobuf {
 		err = readProtobufWatch(body, visit, pipe.idle)
@@ -168,31 +170,31 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 		err = pipe.drain()
 	}
 	switch {
-	case seen.err != nil:
-		return seen.err
+	case callback.err != nil:
+		return callback.err
 	case err != nil:
-		return k.failed("watch", cut(ctx, err))
+		return k.failed("watch", withCause(ctx, err))
 	}
 	return nil
 }
 
-// pipeline makes the objects of a list: those that are held are not decoded again.
+// pipeline decodes the objects of a list, except for those that lookup returns.
 func (k *Kube[T]) pipeline(format codec.Format, each func(T) error) *pipeline[T] {
-	var held func([]byte) (T, bool)
-	if k.held != nil {
-		held = func(raw []byte) (o T, ok bool) {
+	var lookup func([]byte) (T, bool)
+	if k.lookup != nil {
+		lookup = func(raw []byte) (o T, ok bool) {
 			id, ok := codec.Peek(format, raw)
 			if !ok {
 				return o, false
 			}
-			return k.held(id)
+			return k.lookup(id)
 		}
 	}
-	return newPipeline(held, func(raw []byte) (T, error) { return k.changed(format, raw) }, each)
+	return newPipeline(lookup, func(raw []byte) (T, error) { return k.decode(format, raw) }, each)
 }
 
-// changed is an object that is news.
-func (k *Kube[T]) changed(format codec.Format, raw []byte) (T, error) {
+// decode decodes an object.
+func (k *Kube[T]) decode(format codec.Format, raw []byte) (T, error) {
 	object, err := k.codec.Decode(format, raw)
 	if err != nil {
 		return object, &DecodeError{err}
@@ -200,7 +202,7 @@ func (k *Kube[T]) changed(format codec.Format, raw []byte) (T, error) {
 	return object, nil
 }
 
-// event makes sense of one frame of a watch.
+// event decodes one frame of a watch.
 func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T], error) {
 	var event Event[T]
 	switch kind {
@@ -211,7 +213,7 @@ func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T],
 	case "DELETED":
 		event.Type = Deleted
 	case "BOOKMARK":
-		var mark metav1.PartialObjectMetadata // the metadata of any kind reads as this
+		var mark metav1.PartialObjectMetadata // has the metadata of any kind
 		if err := decodeMeta(format, raw, &mark); err != nil {
 			return event, fmt.Errorf("decode a bookmark: %w", err)
 		}
@@ -228,12 +230,12 @@ func (k *Kube[T]) event(format codec.Format, kind string, raw []byte) (Event[T],
 	default:
 		return event, fmt.Errorf("unknown watch event type %.40q", kind)
 	}
-	object, err := k.changed(format, raw)
+	object, err := k.decode(format, raw)
 	event.Object = object
 	return event, err
 }
 
-// query holds what every request to this target carries.
+// query returns the parameters of all requests for the target.
 func (k *Kube[T]) query() url.Values {
 	query := url.Values{}
 	set(query, "labelSelector", k.target.Labels)
@@ -247,8 +249,8 @@ func set(query url.Values, name, value string) {
 	}
 }
 
-// get sends a request and returns the body of a good answer, or the Status of
-// a bad one as an error.
+// get sends a request. It returns the body of a 200 answer, and the Status of any
+// other as an error.
 func (k *Kube[T]) get(ctx context.Context, name string, query url.Values, accept string) (io.ReadCloser, codec.Format, error) {
 	u, err := k.path(name).URL(k.base)
 	if err != nil {
@@ -262,7 +264,7 @@ func (k *Kube[T]) get(ctx context.Context, name string, query url.Values, accept
 	req.Header.Set("Accept", accept)
 	resp, err := k.client.Do(req)
 	if err != nil {
-		return nil, 0, cut(ctx, err)
+		return nil, 0, withCause(ctx, err)
 	}
 	format, err := formatOf(resp.Header.Get("Content-Type"))
 	if resp.StatusCode != http.StatusOK {
@@ -290,7 +292,7 @@ func formatOf(contentType string) (codec.Format, error) {
 	return 0, fmt.Errorf("the server answered with content type %q, neither Kubernetes JSON nor protobuf: is it an API server?", media)
 }
 
-// statusError makes an error of an answer that is not 200.
+// statusError returns the error in an answer that is not 200.
 func statusError(resp *http.Response, format codec.Format) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var status metav1.Status
@@ -308,8 +310,7 @@ func statusError(resp *http.Response, format codec.Format) error {
 		if len(message) > 512 {
 			message = message[:512] + "…"
 		}
-		generic := apierrors.NewGenericServerResponse(resp.StatusCode, "", schemaless, "", message, retryAfter, true)
-		return generic
+		return apierrors.NewGenericServerResponse(resp.StatusCode, "", schema.GroupResource{}, "", message, retryAfter, true)
 	}
 	if retryAfter > 0 {
 		if status.Details == nil {
@@ -322,7 +323,7 @@ func statusError(resp *http.Response, format codec.Format) error {
 	return failure(status)
 }
 
-// failure makes an error of a Status, which may have left out what to say.
+// failure returns a Status as an error, with a message if it has none.
 func failure(status metav1.Status) error {
 	if status.Message == "" {
 		status.Message = fmt.Sprintf("the server reported an error without a message (code %d, reason %q)", status.Code, status.Reason)
@@ -330,24 +331,25 @@ func failure(status metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// failed wraps an error with what was being done to which resource.
+// failed adds verb and target to an error.
 func (k *Kube[T]) failed(verb string, err error) error {
 	return &Error{Target: k.target, Verb: verb, Err: err}
 }
 
-// cut prefers the reason a context was ended for over what the ending broke.
-func cut(ctx context.Context, err error) error {
+// withCause returns the cause of ctx's end if it has ended, and err otherwise: err is
+// only a consequence then.
+func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-// callerError remembers an error of the caller's function, to be told from
-// those of the stream.
-type callerError struct{ err error }
+// callbackError records an error of the caller's callback, to distinguish it from
+// errors of the stream.
+type callbackError struct{ err error }
 
-func (c *callerError) note(err error) error {
+func (c *callbackError) record(err error) error {
 	c.err = err
 	return err
 }

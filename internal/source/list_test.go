@@ -16,8 +16,8 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// Every representation reads every encoding it asks for, and what it keeps has
-// kind and apiVersion although items of lists do not carry them.
+// Every representation decodes every encoding it requests, and sets kind and apiVersion,
+// which the items of lists lack.
 func TestListsInEveryEncoding(t *testing.T) {
 	items := []corev1.ConfigMap{makeConfigMap(0), makeConfigMap(1), makeConfigMap(2)}
 	remaining := int64(7)
@@ -45,7 +45,7 @@ func TestListsInEveryEncoding(t *testing.T) {
 	}
 }
 
-func TestHowManyAreLeft(t *testing.T) {
+func TestRemainingItems(t *testing.T) {
 	for _, w := range wires {
 		for token, want := range map[string]int64{"": 0, "more": -1} {
 			_, result, err := w.keeps[0].list(t.Context(), w.answer(w.list(metav1.ListMeta{ResourceVersion: "1", Continue: token})), configMaps, source.ListOptions{})
@@ -74,9 +74,9 @@ func TestEmptyLists(t *testing.T) {
 	}
 }
 
-// What is not a list must never pass for an empty or a short one: the store
+// An answer that is not a list must not be taken for an empty or a short one: the store
 // would be emptied.
-func TestNoList(t *testing.T) {
+func TestNotAList(t *testing.T) {
 	for _, body := range []string{
 		``, ` `, `null`, `[]`, `5`, `"text"`, `{}`, `{"items":5}`, `{"items":{}}`, `{"items":["text"]}`, `{"items":[5]}`, `{"items":[null]}`, `{"items":[[]]}`,
 		`{"message":"hello"}`,
@@ -123,7 +123,7 @@ func TestNoList(t *testing.T) {
 	}
 }
 
-// The caller's own error ends the list and comes back as it is.
+// An error of the callback ends the list and is returned unchanged.
 func TestCallerEndsAList(t *testing.T) {
 	enough := errors.New("enough")
 	for _, w := range []wire{wires[0], wires[1]} {
@@ -141,7 +141,7 @@ func TestCallerEndsAList(t *testing.T) {
 	}
 }
 
-// An object that cannot be understood says so, and which request brought it.
+// The error for an undecodable object names the request.
 func TestUndecodableObject(t *testing.T) {
 	body := `{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":5}}]}`
 	got, _, err := typed.list(t.Context(), wires[0].answer([]byte(body)), configMaps, source.ListOptions{})
@@ -206,8 +206,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Long lists are decoded on several processors, in order all the same; an
-// object that cannot be understood and a caller who has enough end them.
+// Long lists are decoded on several CPUs and delivered in order. They end at an
+// undecodable object and at an error of the callback.
 func TestLongLists(t *testing.T) {
 	items := make([]corev1.ConfigMap, 600)
 	for i := range items {

@@ -2,56 +2,55 @@ package source
 
 import "runtime"
 
-// pipeline decodes objects on several processors while the next ones are read,
-// and hands them on in the order in which they came, in the goroutine that adds
-// them.
+// pipeline decodes objects on several CPUs while the next ones are read. It calls each
+// in the order of the objects, in the goroutine that adds them.
 type pipeline[T any] struct {
-	held   func(raw []byte) (T, bool) // objects that need not be decoded; nil for none
+	lookup func(raw []byte) (T, bool) // returns objects that need not be decoded; nil for none
 	decode func(raw []byte) (T, error)
 	each   func(T) error
 
 	filling *chunk[T]
 	pending []*chunk[T] // oldest first
-	spare   []*chunk[T] // have been handed on: their memory serves again
+	free    []*chunk[T] // chunks to reuse
 	width   int
 }
 
-// chunk is some objects that are decoded by one goroutine.
+// chunk is a number of objects that one goroutine decodes.
 type chunk[T any] struct {
 	raw   []byte
 	items []item[T]
-	err   error // of the object after the last
+	err   error // of the object after the last of items
 	done  chan struct{}
 }
 
-// item is an object, or where its encoding ends in the raw bytes of its chunk.
+// item is a decoded object, or the end of its encoding in the raw bytes of its chunk.
 type item[T any] struct {
-	object T
-	held   bool
-	end    int
+	object  T
+	decoded bool
+	end     int
 }
 
-// chunkBytes is worth the handing over: a tenth of a millisecond of decoding or so.
+// chunkBytes is the size of a chunk: enough for a tenth of a millisecond of decoding.
 const chunkBytes = 64 << 10
 
-func newPipeline[T any](held func([]byte) (T, bool), decode func([]byte) (T, error), each func(T) error) *pipeline[T] {
-	return &pipeline[T]{held: held, decode: decode, each: each, filling: &chunk[T]{}, width: runtime.GOMAXPROCS(0)}
+func newPipeline[T any](lookup func([]byte) (T, bool), decode func([]byte) (T, error), each func(T) error) *pipeline[T] {
+	return &pipeline[T]{lookup: lookup, decode: decode, each: each, filling: &chunk[T]{}, width: runtime.GOMAXPROCS(0)}
 }
 
-// add takes in the encoding of an object, which it copies, and hands on objects
-// that are ready. An error is that of an earlier object, or of each.
+// add adds a copy of the encoding of an object, and delivers objects that are ready.
+// An error is that of an earlier object, or of each.
 func (p *pipeline[T]) add(raw []byte) error {
 	c := p.filling
-	if p.held != nil {
-		if object, ok := p.held(raw); ok {
+	if p.lookup != nil {
+		if object, ok := p.lookup(raw); ok {
 			if len(p.pending) == 0 && len(c.items) == 0 {
 				return p.each(object)
 			}
-			c.items = append(c.items, item[T]{object: object, held: true})
+			c.items = append(c.items, item[T]{object: object, decoded: true})
 			if len(c.items)*itemBytes < chunkBytes {
 				return nil
 			}
-			return p.submit(p.width)
+			return p.flush(p.width)
 		}
 	}
 	c.raw = append(c.raw, raw...)
@@ -59,17 +58,17 @@ func (p *pipeline[T]) add(raw []byte) error {
 	if len(c.raw) < chunkBytes {
 		return nil
 	}
-	return p.submit(p.width)
+	return p.flush(p.width)
 }
 
-// itemBytes is what an object that is held counts for in a chunk, which is not to
-// wait for ever for one that is not.
+// itemBytes is the size in a chunk of an object that need not be decoded. It bounds
+// chunks of such objects.
 const itemBytes = 64
 
-// idle is called when nothing more is at hand to be read: what has been added
-// is not to wait for it.
+// idle must be called before waiting for input, so that the objects added before do
+// not wait for it.
 func (p *pipeline[T]) idle() error {
-	if err := p.submit(p.width); err != nil {
+	if err := p.flush(p.width); err != nil {
 		return err
 	}
 	for len(p.pending) > 0 {
@@ -85,10 +84,10 @@ func (p *pipeline[T]) idle() error {
 	return nil
 }
 
-// drain hands on everything that has been added.
-func (p *pipeline[T]) drain() error { return p.submit(0) }
+// drain delivers all objects that have been added.
+func (p *pipeline[T]) drain() error { return p.flush(0) }
 
-// abandon waits for the goroutines after an error.
+// abandon waits for the goroutines, after an error.
 func (p *pipeline[T]) abandon() {
 	for _, c := range p.pending {
 		<-c.done
@@ -96,9 +95,9 @@ func (p *pipeline[T]) abandon() {
 	p.pending = nil
 }
 
-// submit has what is there decoded, and hands on until no more than some chunks
-// are pending.
-func (p *pipeline[T]) submit(pending int) error {
+// flush starts to decode the current chunk, and delivers chunks until no more than
+// pending are left.
+func (p *pipeline[T]) flush(pending int) error {
 	if c := p.filling; len(c.items) > 0 {
 		c.done = make(chan struct{})
 		go func() {
@@ -114,23 +113,23 @@ func (p *pipeline[T]) submit(pending int) error {
 		}
 	}
 	if p.filling == nil {
-		p.filling = p.another()
+		p.filling = p.emptyChunk()
 	}
 	return nil
 }
 
-// another returns an empty chunk.
-func (p *pipeline[T]) another() *chunk[T] {
-	last := len(p.spare) - 1
+// emptyChunk returns an empty chunk.
+func (p *pipeline[T]) emptyChunk() *chunk[T] {
+	last := len(p.free) - 1
 	if last < 0 {
 		return &chunk[T]{}
 	}
-	c := p.spare[last]
-	p.spare = p.spare[:last]
+	c := p.free[last]
+	p.free = p.free[:last]
 	return c
 }
 
-// take hands on the oldest chunk, waiting for it if need be.
+// take waits for the oldest chunk and delivers its objects.
 func (p *pipeline[T]) take() error {
 	c := p.pending[0]
 	<-c.done
@@ -145,10 +144,10 @@ func (p *pipeline[T]) take() error {
 	}
 	clear(c.items)
 	c.items = c.items[:0]
-	if c.raw = c.raw[:0]; cap(c.raw) > roomy {
-		c.raw = nil // one big object must not cost as much for as long as a watch lasts
+	if c.raw = c.raw[:0]; cap(c.raw) > maxIdleBuffer {
+		c.raw = nil // do not keep the buffer of one big object for the rest of the watch
 	}
-	p.spare = append(p.spare, c)
+	p.free = append(p.free, c)
 	return nil
 }
 
@@ -156,7 +155,7 @@ func (c *chunk[T]) run(decode func([]byte) (T, error)) {
 	start := 0
 	for i := range c.items {
 		it := &c.items[i]
-		if it.held {
+		if it.decoded {
 			continue
 		}
 		object, err := decode(c.raw[start:it.end])

@@ -18,14 +18,14 @@ import (
 // k8s.io/apimachinery/pkg/runtime/serializer/protobuf.
 var magic = []byte{'k', '8', 's', 0}
 
-// maxMessage bounds what one object, or one frame, may take. etcd's own limit
-// for a request is 1.5 MB unless raised. Tests lower it.
+// maxMessage is the maximum size of one object or frame. etcd's limit for a request is
+// 1.5 MB by default. Tests lower it.
 var maxMessage uint64 = 128 << 20
 
-// roomy is what a buffer may keep for the next object.
-const roomy = 256 << 10
+// maxIdleBuffer is the largest buffer that is kept for the next object.
+const maxIdleBuffer = 256 << 10
 
-// Field numbers of the messages that are read by hand.
+// Field numbers of the messages that are decoded here.
 const (
 	unknownRaw   protowire.Number = 2
 	listMetadata protowire.Number = 1
@@ -35,7 +35,7 @@ const (
 	extensionRaw protowire.Number = 1
 )
 
-// unwrapUnknown takes the message out of its envelope.
+// unwrapUnknown returns the message in an envelope.
 func unwrapUnknown(b []byte) (runtime.TypeMeta, []byte, error) {
 	rest, ok := bytes.CutPrefix(b, magic)
 	if !ok {
@@ -48,8 +48,8 @@ func unwrapUnknown(b []byte) (runtime.TypeMeta, []byte, error) {
 	return envelope.TypeMeta, envelope.Raw, nil
 }
 
-// readProtobufList walks a list as it arrives and calls visit with the bytes
-// of each item, which are valid during the call.
+// readProtobufList reads a list as it arrives and calls visit with the encoding of
+// each item, which is only valid during the call.
 func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
 	in := &messageReader{r: bufio.NewReaderSize(r, 64<<10)}
@@ -60,8 +60,7 @@ func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMet
 	if !bytes.Equal(head, magic) {
 		return meta, fmt.Errorf("not Kubernetes protobuf: it begins with %.4q", head)
 	}
-	// The envelope's raw field is the list. Its end is the end of the list's
-	// fields; the envelope's other fields are passed over.
+	// The envelope's raw field is the list. Its other fields are skipped.
 	seen := false
 	for {
 		f, err := in.field()
@@ -73,7 +72,7 @@ func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMet
 		}
 		switch {
 		case f.number != unknownRaw:
-			err = in.pass(f)
+			err = in.skipField(f)
 		case f.kind != protowire.BytesType || seen:
 			err = errors.New("one message was expected in it")
 		default:
@@ -86,11 +85,11 @@ func readProtobufList(r io.Reader, visit func(raw []byte) error) (metav1.ListMet
 	}
 }
 
-// list reads the fields of a list message of the given size. One without
-// metadata is no list: those of the Kubernetes API always have some.
+// list reads the fields of a list message of the given size. A message without
+// metadata is an error: lists of the Kubernetes API always have some.
 func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
-	end, seen := in.offset+size, false // an end that overflows is behind us
+	end, seen := in.offset+size, false // after an overflow, end < offset
 	for in.offset < end {
 		f, err := in.field()
 		switch {
@@ -102,7 +101,7 @@ func (in *messageReader) list(size uint64, visit func([]byte) error) (metav1.Lis
 			seen = true
 			err = in.message(f, meta.Unmarshal)
 		default:
-			err = in.pass(f)
+			err = in.skipField(f)
 		}
 		if err != nil {
 			return meta, fmt.Errorf("protobuf list: %w", err)
@@ -149,8 +148,8 @@ func readProtobufWatch(r io.Reader, visit func(kind string, raw []byte) error, i
 	}
 }
 
-// watchEvent finds the type and the object in a metav1.WatchEvent, without
-// copying them.
+// watchEvent returns the type and the object of a metav1.WatchEvent, without copying
+// them.
 func watchEvent(frame []byte) (kind, object []byte, err error) {
 	for len(frame) > 0 {
 		number, wire, n := protowire.ConsumeTag(frame)
@@ -187,8 +186,8 @@ func watchEvent(frame []byte) (kind, object []byte, err error) {
 	return kind, object, err
 }
 
-// lastField is the value of a length-delimited field, nil if it is not there.
-// Of several the last one counts, as in all of protobuf.
+// lastField returns the value of a length-delimited field, or nil if there is none. Of
+// several the last one counts, as always in protobuf.
 func lastField(message []byte, wanted protowire.Number) (last []byte, err error) {
 	for len(message) > 0 {
 		number, wire, n := protowire.ConsumeTag(message)
@@ -210,21 +209,21 @@ func lastField(message []byte, wanted protowire.Number) (last []byte, err error)
 	return last, nil
 }
 
-// messageReader reads protobuf fields off a stream.
+// messageReader reads protobuf fields from a stream.
 type messageReader struct {
 	r      *bufio.Reader
 	offset uint64
 	buf    bytes.Buffer
 }
 
-// field is the head of a field.
+// field is the tag of a field and, if it is length-delimited, its length.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	size   uint64 // of what is length-delimited
+	size   uint64 // if length-delimited
 }
 
-// field reads the head of a field.
+// field reads everything of a field up to its value.
 func (in *messageReader) field() (field, error) {
 	tag, err := in.varint()
 	if err != nil {
@@ -253,8 +252,8 @@ func (in *messageReader) message(f field, read func([]byte) error) error {
 	return read(raw)
 }
 
-// pass reads over the value of a field.
-func (in *messageReader) pass(f field) (err error) {
+// skipField skips the value of a field.
+func (in *messageReader) skipField(f field) (err error) {
 	switch f.kind {
 	case protowire.BytesType:
 		err = in.skip(f.size)
@@ -289,8 +288,8 @@ func (in *messageReader) varint() (uint64, error) {
 	return 0, errors.New("varint is too long")
 }
 
-// bytes reads size bytes, valid until something more is read. Memory is taken as
-// bytes arrive, not on the word of the length.
+// bytes reads size bytes, which are valid until the next read. It allocates memory as
+// bytes arrive, because the length cannot be trusted.
 func (in *messageReader) bytes(size uint64) ([]byte, error) {
 	if size > maxMessage {
 		return nil, fmt.Errorf("a message of %d bytes is over the limit of %d", size, maxMessage)
@@ -302,8 +301,8 @@ func (in *messageReader) bytes(size uint64) ([]byte, error) {
 		return b, truncated(err)
 	}
 	in.buf.Reset()
-	if in.buf.Cap() > roomy && size < roomy {
-		in.buf = bytes.Buffer{} // one big object must not cost as much for as long as a watch lasts
+	if in.buf.Cap() > maxIdleBuffer && size < maxIdleBuffer {
+		in.buf = bytes.Buffer{} // do not keep the buffer of one big object for the rest of the watch
 	}
 	n, err := io.CopyN(&in.buf, in.r, int64(size))
 	in.offset += uint64(n)

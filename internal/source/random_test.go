@@ -19,10 +19,9 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// What is read object by object as it arrives is what the API machinery's own
-// serializers make of the whole, for any objects and however the bytes are cut
-// into packets.
-func TestListsAsTheMachineryReadsThem(t *testing.T) {
+// A list decoded object by object is equal to what the API machinery's serializers
+// decode from the whole, for any objects and any sizes of packets.
+func TestListsMatchAPIMachinery(t *testing.T) {
 	for _, w := range []wire{wires[0], wires[1]} {
 		t.Run(w.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -75,8 +74,8 @@ func (p packets) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// pods are any pods at all, of a few fields of every sort that there is: text,
-// numbers, times, quantities, bytes, pointers, lists, maps and a union.
+// pods generates pods with fields of every type: strings, numbers, times, quantities,
+// bytes, pointers, lists, maps and a union.
 var (
 	word  = rapid.OneOf(rapid.StringMatching(`[a-z0-9.-]{0,12}`), rapid.String())
 	words = rapid.MapOfN(word, word, 0, 3)

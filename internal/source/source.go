@@ -1,6 +1,5 @@
-// Package source lists and watches one resource somewhere. A source makes
-// requests when it is told to and reports what came of them; what to ask for
-// next, and when, is the reflector's business.
+// Package source lists and watches one resource. A source makes a request when it is
+// called and returns the result. The reflector decides what to request, and when.
 package source
 
 import (
@@ -11,52 +10,50 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Source is where a reflector gets its objects from. Implementations are safe
-// for use by one reflector at a time.
+// Source makes the list and watch requests of a reflector. One reflector at a time
+// may use it.
 type Source[T any] interface {
-	// List fetches one page and calls each for every object in the order they
-	// come. The object is the callee's to keep. An error from each ends the
-	// list and is returned as it is.
+	// List fetches one page and calls each for every object in order. each may keep
+	// the object. An error from each ends the list and is returned unchanged.
 	List(ctx context.Context, opts ListOptions, each func(T) error) (ListResult, error)
 
-	// Watch follows changes and calls each for every event, in order, until
-	// the stream ends: nil where the server ended it in good order, an error
-	// where it broke off or the server said why. An error from each ends the
-	// watch and is returned as it is.
+	// Watch follows changes and calls each for every event in order, until the
+	// stream ends. It returns nil if the server ended it in good order, and an
+	// error if it broke or the server sent one. An error from each ends the watch
+	// and is returned unchanged.
 	Watch(ctx context.Context, opts WatchOptions, each func(Event[T]) error) error
 }
 
-// Dated is a [Source] that can say which resourceVersion the server is at now: not
-// what a cache knows, but the newest. It may be used while a watch is open.
-type Dated interface {
+// Versioner is a [Source] that can ask the server for its latest resourceVersion,
+// not for that of a cache. It may be used while a watch is open.
+type Versioner interface {
 	Latest(ctx context.Context) (resourceVersion string, err error)
 }
 
-// ListOptions say which page of which state to fetch.
+// ListOptions choose the page to fetch.
 type ListOptions struct {
-	// ResourceVersion as the Kubernetes API defines it: "" for the newest.
+	// ResourceVersion as the Kubernetes API defines it: "" for the latest.
 	ResourceVersion string
 	Limit           int64
 	Continue        string
 }
 
-// ListResult says what was listed.
+// ListResult describes a page.
 type ListResult struct {
 	ResourceVersion string
 	Continue        string
-	// Remaining is the number of objects after this page, -1 where the server
-	// did not say.
+	// Remaining is the number of objects after this page, -1 if the server did not
+	// send it.
 	Remaining int64
 }
 
-// WatchOptions say where to start watching.
+// WatchOptions choose where a watch starts.
 type WatchOptions struct {
 	ResourceVersion string
-	// InitialEvents asks for everything there is as Added events, then an
-	// InitialEventsEnd bookmark, then changes (KEP-3157, WatchList).
+	// InitialEvents requests all objects as Added events, then an InitialEventsEnd
+	// bookmark, then changes (KEP-3157, WatchList).
 	InitialEvents bool
-	// TimeoutSeconds is how long the server should let the watch run. 0 leaves
-	// it to the server.
+	// TimeoutSeconds is how long the watch should last. 0 leaves it to the server.
 	TimeoutSeconds int64
 }
 
@@ -74,7 +71,7 @@ const (
 // Event is one watch event.
 type Event[T any] struct {
 	Type EventType
-	// Object is the object as the event left it. Not set for Bookmark.
+	// Object is the object after the event. Not set for Bookmark.
 	Object T
 	// ResourceVersion is set for Bookmark.
 	ResourceVersion string
@@ -82,12 +79,12 @@ type Event[T any] struct {
 	InitialEventsEnd bool
 }
 
-// Target names what a source is for: in errors, logs and metrics.
+// Target identifies what a source lists and watches, in errors, logs and metrics.
 type Target struct {
 	Cluster   string
 	Resource  schema.GroupVersionResource
 	Kind      string
-	Namespace string // empty: all of them, or none where the resource has none
+	Namespace string // empty for all namespaces, and for cluster-scoped resources
 	Labels    string // label selector
 	Fields    string // field selector
 }
@@ -103,10 +100,9 @@ func (t Target) String() string {
 	return b.String()
 }
 
-// Error says what was being done to which resource of which cluster when
-// something went wrong. Unwrap gives the cause; for answers of an API server
-// that is an *errors.StatusError of apimachinery, so apierrors.IsForbidden and
-// its sisters work on it.
+// Error is the error of a request. It names the verb, the resource and the cluster.
+// Unwrap returns the cause; for an answer of an API server that is an
+// *errors.StatusError of apimachinery, so apierrors.IsForbidden and the like work.
 type Error struct {
 	Target
 	Verb string // list or watch
@@ -118,7 +114,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.Targe
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// DecodeError says that an object arrived and could not be understood.
+// DecodeError says that an object of an answer could not be decoded.
 type DecodeError struct{ Err error }
 
 func (e *DecodeError) Error() string { return "decode an object: " + e.Err.Error() }
@@ -126,8 +122,8 @@ func (e *DecodeError) Error() string { return "decode an object: " + e.Err.Error
 // Unwrap returns the cause.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// GoneError says that the resource itself is no longer served: not an object of
-// it, and not a server that happens to be starting. Its objects are no more.
+// GoneError says that the resource itself is no longer served, so it has no objects.
+// It does not stand for a missing object, or for a server that is starting.
 type GoneError struct{ Err error }
 
 func (e *GoneError) Error() string { return e.Err.Error() }

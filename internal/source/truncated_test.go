@@ -21,9 +21,9 @@ import (
 	"github.com/tidings-io/tidings/internal/source"
 )
 
-// The transport cannot always tell that a body is cut short: one that ends with
-// the connection looks whole. So the reader has to, wherever the cut is: an
-// object that is missing from a list would be deleted from the store.
+// The transport cannot always detect a truncated body: one that ends with the connection
+// seems complete. So the reader must detect it, wherever the cut is: an object missing
+// from a list would be deleted from the store.
 func TestTruncatedLists(t *testing.T) {
 	items := []corev1.ConfigMap{makeConfigMap(0), makeConfigMap(1), makeConfigMap(2)}
 	for _, w := range wires {
@@ -44,7 +44,7 @@ func TestTruncatedLists(t *testing.T) {
 					t.Errorf("%s as %s: %d of %d bytes are read as %d objects, %+v", w.name, keep.name, n, len(body), len(got), result)
 				}
 			}
-			// What may be missing is the end of the line, or of the envelope.
+			// Only the end of the line, or of the envelope, may be missing.
 			if complete > 2 {
 				t.Errorf("%s as %s: %d prefixes of the list are taken for the whole", w.name, keep.name, complete)
 			}
@@ -52,8 +52,8 @@ func TestTruncatedLists(t *testing.T) {
 	}
 }
 
-// A watch that is cut has delivered what came whole, and ends in good order
-// only between two events.
+// A truncated watch delivers all complete events, and ends in good order only between
+// two events.
 func TestTruncatedWatches(t *testing.T) {
 	for _, w := range wires {
 		frames := [][]byte{w.frame("ADDED", w.single(makeConfigMap(0))), w.bookmark("110", nil), w.frame("DELETED", w.single(makeConfigMap(1)))}
@@ -80,7 +80,7 @@ func TestTruncatedWatches(t *testing.T) {
 	}
 }
 
-// The same behind a real server, whose transport also unpacks and notices.
+// The same with a real server and compression, where the transport detects some cuts.
 func TestTruncatedAndCompressedAnswers(t *testing.T) {
 	w := wires[0]
 	body := w.list(metav1.ListMeta{ResourceVersion: "200"}, makeConfigMap(0), makeConfigMap(1))
@@ -155,8 +155,8 @@ func TestTruncatedAndCompressedAnswers(t *testing.T) {
 	}
 }
 
-// Memory is taken as bytes arrive, not on the word of a length.
-func TestLengthsAreNotBelieved(t *testing.T) {
+// Memory is allocated as bytes arrive, not by the announced length.
+func TestLengthsAreNotTrusted(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"list": func() error {
 			_, _, err := typed.list(t.Context(), wires[1].answer([]byte("k8s\x00\x12\xff\xff\xff\x3f\x0a\x00\x12\xff\xff\xff\x3e\x0a\x02")), configMaps, source.ListOptions{})
@@ -177,7 +177,7 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// Nor may one object take all there is, however long the server keeps sending.
+// The size of one object is limited, even if the server keeps sending.
 func TestObjectsAreBounded(t *testing.T) {
 	source.LimitMessages(t, 1<<20)
 	for name, c := range map[string]struct {

@@ -63,8 +63,8 @@ func TestWatchesInEveryEncoding(t *testing.T) {
 	}
 }
 
-// An ERROR event is the server's Status, in any encoding, and what came before
-// it has been delivered.
+// An ERROR event returns the server's Status, in any encoding, after the events before
+// it have been delivered.
 func TestErrorEvents(t *testing.T) {
 	for _, w := range wires {
 		body := join(w.frame("ADDED", w.single(makeConfigMap(1))), w.frame("ERROR", failure(apierrors.NewResourceExpired("too old resource version: 5 (9)"))))
@@ -73,7 +73,7 @@ func TestErrorEvents(t *testing.T) {
 			t.Errorf("%s: after %d events: %v", w.name, len(got), err)
 		}
 	}
-	// What is no Status is an error all the same, and one that says something.
+	// An ERROR event without a Status also returns an error with a message.
 	for _, body := range []string{`{"type":"ERROR","object":{}}`, `{"type":"ERROR","object":null}`, `{"type":"ERROR"}`, `{"type":"ERROR","object":"out of order"}`} {
 		_, err := typed.watch(t.Context(), wires[0].answer([]byte(body)), configMaps, source.WatchOptions{})
 		if err == nil || strings.HasSuffix(strings.TrimSpace(err.Error()), ":") {
@@ -82,8 +82,8 @@ func TestErrorEvents(t *testing.T) {
 	}
 }
 
-// What is no watch is an error, never the quiet end of one.
-func TestNoWatch(t *testing.T) {
+// An answer that is not a watch is an error, not the end of a watch.
+func TestNotAWatch(t *testing.T) {
 	for _, body := range []string{
 		`null`, `[]`, `5`, `{}`, `{"type":"ADDED"}`, `{"type":"ADDED","object":null}`, `{"type":"ADDED","object":[]}`, `{"type":"SHIFTED","object":{}}`,
 		`{"object":{"metadata":{"name":"a"}}}`, `{"type":"BOOKMARK","object":[]}`, `{"kind":"ConfigMapList","items":[]}`, `<html>`, `{"type":"ADDED","object":{`,
@@ -129,8 +129,8 @@ func TestCallerEndsAWatch(t *testing.T) {
 	}
 }
 
-// The status of an answer that is not 200 is the error, in both encodings, and
-// advice on when to come back is kept wherever it stands.
+// The Status of an answer that is not 200 is the error, in both encodings. Retry-After
+// is kept, whether it is in the header or in the Status.
 func TestStatusErrors(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	for _, w := range []wire{wires[0], wires[1]} {
@@ -169,8 +169,8 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-// What stands between us and the API server answers in its own words.
-func TestAnswersOfOthers(t *testing.T) {
+// Proxies answer in formats of their own.
+func TestAnswersOfProxies(t *testing.T) {
 	const page = "<html><body><h1>503 Service Unavailable</h1></body></html>"
 	for _, c := range []struct {
 		status      int
@@ -210,10 +210,10 @@ func TestAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// An event that is spoilt ends a watch with an error, and at once: it must not
-// swallow those that follow until the server ends the watch. Nothing but the
-// end of its line tells that some of them are over.
-func TestSpoiltEventEndsAWatch(t *testing.T) {
+// A corrupt event ends a watch with an error at once. It must not swallow the events
+// after it until the server ends the watch. Only the end of its line shows that it is
+// over.
+func TestCorruptEventEndsAWatch(t *testing.T) {
 	w := wires[0]
 	good := string(w.frame("ADDED", w.single(makeConfigMap(0))))
 	spoil := map[string]string{
@@ -246,14 +246,14 @@ func TestSpoiltEventEndsAWatch(t *testing.T) {
 	}
 }
 
-// endless answers with a body that comes bit by bit.
+// endless answers with a body that arrives in pieces and does not end.
 type endless struct{ body io.ReadCloser }
 
 func (e endless) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: e.body, Request: req}, nil
 }
 
-// Events of many lines are events, too.
+// Events may have several lines.
 func TestEventsOverSeveralLines(t *testing.T) {
 	w := wires[0]
 	var pretty bytes.Buffer

@@ -1,6 +1,5 @@
 // Package dynamicinformer is client-go's package dynamic/dynamicinformer on the
-// engine of Tidings. It has the same names: import the one in the place of the
-// other.
+// engine of Tidings. It exports the same names, so only the import changes.
 package dynamicinformer
 
 import (
@@ -29,19 +28,20 @@ type (
 	TweakListOptionsFunc         = upstream.TweakListOptionsFunc
 )
 
-// NewDynamicSharedInformerFactory returns a factory of informers of unstructured
-// objects in all namespaces. It may be used from any goroutine.
+// NewDynamicSharedInformerFactory returns a factory of informers of
+// unstructured objects in all namespaces. It is safe for concurrent use.
 func NewDynamicSharedInformerFactory(client dynamic.Interface, defaultResync time.Duration) DynamicSharedInformerFactory {
 	return NewFilteredDynamicSharedInformerFactory(client, defaultResync, metav1.NamespaceAll, nil)
 }
 
-// NewFilteredDynamicSharedInformerFactory is the same for one namespace, or with
-// list options of one's own.
+// NewFilteredDynamicSharedInformerFactory returns a factory for one namespace,
+// with a function that changes the list options.
 func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, defaultResync time.Duration, namespace string, tweakListOptions TweakListOptionsFunc) DynamicSharedInformerFactory {
 	return &sharedFactory{client: client, resync: defaultResync, namespace: namespace, tweak: tweakListOptions}
 }
 
-// NewFilteredDynamicInformer returns an informer of one resource, and its lister.
+// NewFilteredDynamicInformer returns the informer and the lister of one
+// resource.
 func NewFilteredDynamicInformer(client dynamic.Interface, gvr schema.GroupVersionResource, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions TweakListOptionsFunc) informers.GenericInformer {
 	tweaked := func(options metav1.ListOptions) metav1.ListOptions {
 		if tweakListOptions != nil {
@@ -57,13 +57,13 @@ func NewFilteredDynamicInformer(client dynamic.Interface, gvr schema.GroupVersio
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, tweaked(options))
 		},
 	}, client)
-	return generic{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+	return genericInformer{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: resyncPeriod, Indexers: indexers, ObjectDescription: gvr.String(),
-		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for its status
+		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for the status
 	})}
 }
 
-// sharedFactory shares one informer for each resource.
+// sharedFactory has one informer per resource.
 type sharedFactory struct {
 	client    dynamic.Interface
 	resync    time.Duration
@@ -73,7 +73,7 @@ type sharedFactory struct {
 }
 
 func (f *sharedFactory) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
-	return generic{gvr, f.shared.Get(gvr, func() cache.SharedIndexInformer {
+	return genericInformer{gvr, f.shared.Get(gvr, func() cache.SharedIndexInformer {
 		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		return NewFilteredDynamicInformer(f.client, gvr, f.namespace, f.resync, byNamespace, f.tweak).Informer()
 	})}
@@ -86,14 +86,14 @@ func (f *sharedFactory) WaitForCacheSync(stopCh <-chan struct{}) map[schema.Grou
 	return f.shared.WaitForSync(wait.ContextForChannel(stopCh))
 }
 
-// generic is an informer and what lists its store.
-type generic struct {
+// genericInformer is an informer with a lister of its store.
+type genericInformer struct {
 	gvr schema.GroupVersionResource
 	inf cache.SharedIndexInformer
 }
 
-func (g generic) Informer() cache.SharedIndexInformer { return g.inf }
+func (g genericInformer) Informer() cache.SharedIndexInformer { return g.inf }
 
-func (g generic) Lister() cache.GenericLister {
+func (g genericInformer) Lister() cache.GenericLister {
 	return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(g.inf.GetIndexer(), g.gvr))
 }

@@ -35,9 +35,9 @@ func TestAFactory(t *testing.T) {
 	if inf.Informer() != factory.ForResource(pods).Informer() {
 		t.Error("the informer is not shared")
 	}
-	news := make(chan string, 10)
+	events := make(chan string, 10)
 	if _, err := inf.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		news <- obj.(*unstructured.Unstructured).GetNamespace()
+		events <- obj.(*unstructured.Unstructured).GetNamespace()
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +45,8 @@ func TestAFactory(t *testing.T) {
 	if got := factory.WaitForCacheSync(ctx.Done()); len(got) != 1 || !got[pods] {
 		t.Errorf("synced %v", got)
 	}
-	if got := <-news; got != "here" || len(tweaked) == 0 {
-		t.Errorf("told of a pod in %q; tweaked %d times", got, len(tweaked))
+	if got := <-events; got != "here" || len(tweaked) == 0 {
+		t.Errorf("got a pod in %q; tweaked %d times", got, len(tweaked))
 	}
 	found, err := inf.Lister().ByNamespace("here").List(labels.SelectorFromSet(labels.Set{"app": "a"}))
 	if err != nil || len(found) != 1 {

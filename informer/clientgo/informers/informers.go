@@ -1,7 +1,6 @@
-// Package informers is client-go's package informers on the engine of Tidings.
-// It has the same names: import the one in the place of the other. The factories
-// are client-go's SharedInformerFactory, with all its groups, typed informers and
-// listers.
+// Package informers is client-go's package informers on the engine of Tidings. It
+// exports the same names, so only the import changes. Its factories implement
+// client-go's SharedInformerFactory, with all groups, typed informers and listers.
 package informers
 
 import (
@@ -20,8 +19,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tidings-io/tidings/informer/clientgo"
-	"github.com/tidings-io/tidings/informer/clientgo/internal/adopt"
 	"github.com/tidings-io/tidings/informer/clientgo/internal/factory"
+	"github.com/tidings-io/tidings/informer/clientgo/internal/unexported"
 )
 
 // SharedInformerFactory and GenericInformer are client-go's.
@@ -30,11 +29,10 @@ type (
 	GenericInformer       = upstream.GenericInformer
 )
 
-// SharedInformerOption changes how a factory makes its informers.
+// SharedInformerOption configures a factory.
 type SharedInformerOption func(*sharedFactory)
 
-// WithCustomResyncConfig sets the resync period of informers by the type of
-// their objects.
+// WithCustomResyncConfig sets resync periods by type of object.
 func WithCustomResyncConfig(resyncConfig map[metav1.Object]time.Duration) SharedInformerOption {
 	return func(f *sharedFactory) {
 		for object, period := range resyncConfig {
@@ -58,27 +56,27 @@ func WithTransform(transform cache.TransformFunc) SharedInformerOption {
 	return func(f *sharedFactory) { f.transform = transform }
 }
 
-// WithInformerName sets the name that metrics know the informers by. It is
-// released by Shutdown.
+// WithInformerName sets the name of the informers in metrics. Shutdown releases
+// it.
 func WithInformerName(informerName *cache.InformerName) SharedInformerOption {
 	return func(f *sharedFactory) { f.name = informerName }
 }
 
-// WithUnsharedParts keeps each object by itself. Otherwise informers over a client
-// of a server keep equal parts of their objects once, see [clientgo.ShareParts]; over
-// a fake client they never do.
+// WithUnsharedParts turns off the sharing of equal parts of objects. By
+// default, informers over a client of a server share them, see
+// [clientgo.ShareParts]. Informers over a fake client never do.
 func WithUnsharedParts() SharedInformerOption {
 	return func(f *sharedFactory) { f.unshared = true }
 }
 
-// NewSharedInformerFactory returns a factory for all namespaces. It may be used
-// from any goroutine.
+// NewSharedInformerFactory returns a factory for all namespaces. It is safe for
+// concurrent use.
 func NewSharedInformerFactory(client kubernetes.Interface, defaultResync time.Duration) SharedInformerFactory {
 	return NewSharedInformerFactoryWithOptions(client, defaultResync)
 }
 
-// NewFilteredSharedInformerFactory is the same for one namespace, or with list
-// options of one's own.
+// NewFilteredSharedInformerFactory returns a factory for one namespace, with a
+// function that changes the list options.
 //
 // Deprecated: use NewSharedInformerFactoryWithOptions.
 func NewFilteredSharedInformerFactory(client kubernetes.Interface, defaultResync time.Duration, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) SharedInformerFactory {
@@ -91,7 +89,7 @@ func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, defaultRes
 	for _, option := range options {
 		option(f)
 	}
-	f.pattern = upstream.NewSharedInformerFactoryWithOptions(client, defaultResync,
+	f.template = upstream.NewSharedInformerFactoryWithOptions(client, defaultResync,
 		upstream.WithNamespace(f.namespace), upstream.WithTweakListOptions(f.tweak))
 	return f
 }
@@ -107,29 +105,29 @@ type sharedFactory struct {
 	name      *cache.InformerName
 	unshared  bool
 	shared    factory.Factory[reflect.Type]
-	// pattern is client-go's factory with the same scope. It is asked which
-	// informer belongs to a resource, and never started.
-	pattern upstream.SharedInformerFactory
+	// template is client-go's factory with the same scope. It says which
+	// informer belongs to a resource, and is never started.
+	template upstream.SharedInformerFactory
 }
 
-// InformerFor returns the informer of the type of obj. If nobody has asked for
-// it before, newFunc makes it; if that is an informer of client-go's, as with all
-// generated code, one of ours takes its place, see [clientgo.Adopt].
+// InformerFor returns the informer for the type of obj. On the first call
+// newFunc makes it. If that is an informer of client-go's, as with all
+// generated code, an informer of this module replaces it, see [clientgo.Adopt].
 func (f *sharedFactory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
-	of := reflect.TypeOf(obj)
-	return f.shared.Get(of, func() cache.SharedIndexInformer {
-		period, ok := f.resyncOf[of]
+	objType := reflect.TypeOf(obj)
+	return f.shared.Get(objType, func() cache.SharedIndexInformer {
+		period, ok := f.resyncOf[objType]
 		if !ok {
 			period = f.resync
 		}
-		theirs := newFunc(f.client, period)
-		inf, err := clientgo.Adopt(theirs)
+		upstreamInformer := newFunc(f.client, period)
+		inf, err := clientgo.Adopt(upstreamInformer)
 		if err != nil {
-			klog.Background().Error(err, "This informer stays what it is", "type", of)
-			inf = theirs
+			klog.Background().Error(err, "Cannot replace an informer of client-go's; using it as it is", "type", objType)
+			inf = upstreamInformer
 		}
 		if _, real := f.client.(*kubernetes.Clientset); real && !f.unshared {
-			_ = clientgo.ShareParts(inf) // one that stays what it is keeps its parts, too
+			_ = clientgo.ShareParts(inf) // fails for one of client-go's, whose objects stay unshared
 		}
 		if f.transform != nil {
 			_ = inf.SetTransform(f.transform)
@@ -138,61 +136,61 @@ func (f *sharedFactory) InformerFor(obj runtime.Object, newFunc internalinterfac
 	})
 }
 
-// ForResource returns the informer of a built-in resource, and its lister. The
-// error says that there is no such resource.
+// ForResource returns the informer and the lister of a built-in resource, or an
+// error if there is no such resource.
 func (f *sharedFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
-	pattern, err := f.pattern.ForResource(resource)
+	generic, err := f.template.ForResource(resource)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := adopt.Of(pattern.Informer())
+	config, err := unexported.ConfigOf(generic.Informer())
 	if err != nil {
 		return nil, err
 	}
-	inf := f.InformerFor(parts.Example, func(_ kubernetes.Interface, period time.Duration) cache.SharedIndexInformer {
-		parts.Options.ResyncPeriod = period
-		parts.Options.Identifier = f.name.WithResource(resource)
-		return clientgo.NewSharedIndexInformerWithOptions(parts.ListerWatcher, parts.Example, parts.Options)
+	inf := f.InformerFor(config.Example, func(_ kubernetes.Interface, period time.Duration) cache.SharedIndexInformer {
+		config.Options.ResyncPeriod = period
+		config.Options.Identifier = f.name.WithResource(resource)
+		return clientgo.NewSharedIndexInformerWithOptions(config.ListerWatcher, config.Example, config.Options)
 	})
-	return generic{resource.GroupResource(), inf}, nil
+	return genericInformer{resource.GroupResource(), inf}, nil
 }
 
-// generic is an informer and what lists its store.
-type generic struct {
+// genericInformer is an informer with a lister of its store.
+type genericInformer struct {
 	resource schema.GroupResource
 	inf      cache.SharedIndexInformer
 }
 
-func (g generic) Informer() cache.SharedIndexInformer { return g.inf }
-func (g generic) Lister() cache.GenericLister {
+func (g genericInformer) Informer() cache.SharedIndexInformer { return g.inf }
+func (g genericInformer) Lister() cache.GenericLister {
 	return cache.NewGenericLister(g.inf.GetIndexer(), g.resource)
 }
 
-// InformerName is the name given with WithInformerName.
+// InformerName returns the name set with WithInformerName.
 func (f *sharedFactory) InformerName() *cache.InformerName { return f.name }
 
-// Start is StartWithContext with a channel.
+// Start is StartWithContext with a stop channel.
 func (f *sharedFactory) Start(stopCh <-chan struct{}) {
 	f.StartWithContext(wait.ContextForChannel(stopCh))
 }
 
-// StartWithContext starts the informers that have been asked for and do not run
-// yet. It does not wait.
+// StartWithContext starts the informers that have been requested and not
+// started yet. It does not wait for them.
 func (f *sharedFactory) StartWithContext(ctx context.Context) { f.shared.Start(ctx) }
 
-// Shutdown waits until all informers have ended, whose contexts must end.
+// Shutdown waits until all informers have ended. Their contexts must end.
 func (f *sharedFactory) Shutdown() {
 	f.shared.Shutdown()
 	f.name.Release()
 }
 
-// WaitForCacheSync is WaitForCacheSyncWithContext with a channel.
+// WaitForCacheSync is WaitForCacheSyncWithContext with a stop channel.
 func (f *sharedFactory) WaitForCacheSync(stopCh <-chan struct{}) map[reflect.Type]bool {
 	return f.shared.WaitForSync(wait.ContextForChannel(stopCh))
 }
 
-// WaitForCacheSyncWithContext waits until all informers that have been started
-// have synced, or ctx ends.
+// WaitForCacheSyncWithContext waits until all started informers have synced or
+// ctx ends.
 func (f *sharedFactory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
 	result := cache.SyncResult{Synced: f.shared.WaitForSync(ctx)}
 	for _, synced := range result.Synced {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tidings-io/tidings/demo"
 	"github.com/tidings-io/tidings/informer/clientgo/informers"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,9 +127,9 @@ func TestAFactory(t *testing.T) {
 	if len(tweaked) == 0 {
 		t.Error("the list options were not tweaked")
 	}
-	news := make(chan string, 10)
+	events := make(chan string, 10)
 	if _, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(obj any, initial bool) {
-		news <- fmt.Sprint(obj.(*corev1.Pod).Name, " ", initial)
+		events <- fmt.Sprint(obj.(*corev1.Pod).Name, " ", initial)
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestAFactory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"a true", "b true", "e false"} {
-		if got := <-news; got != want {
-			t.Errorf("told %q, want %q", got, want)
+		if got := <-events; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	late := factory.Core().V1().Nodes().Informer()
@@ -153,12 +153,12 @@ func TestAFactory(t *testing.T) {
 	}
 }
 
-// TestPartsAreShared by default if the client is one of a server, whose objects
-// are decoded anew, and never if it is a fake, which holds on to them.
+// TestPartsAreShared: parts are shared by default with a client of a server, which
+// decodes new objects, and never with a fake client, which keeps its objects.
 func TestPartsAreShared(t *testing.T) {
 	var replicas []runtime.Object
-	server := demo.New(demo.Options{})
-	config, stop := demo.InProcess(server)
+	server := fakeapi.New(fakeapi.Options{})
+	config, stop := fakeapi.InProcess(server)
 	defer stop()
 	for i := range 30 {
 		pod := &corev1.Pod{

@@ -1,6 +1,5 @@
 // Package metadatainformer is client-go's package metadata/metadatainformer on
-// the engine of Tidings. It has the same names: import the one in the place of
-// the other.
+// the engine of Tidings. It exports the same names, so only the import changes.
 package metadatainformer
 
 import (
@@ -28,7 +27,7 @@ type (
 	TweakListOptionsFunc  = upstream.TweakListOptionsFunc
 )
 
-// SharedInformerOption changes how a factory makes its informers.
+// SharedInformerOption configures a factory.
 type SharedInformerOption func(*sharedFactory)
 
 // WithTransform sets a transform on all informers.
@@ -37,13 +36,13 @@ func WithTransform(transform cache.TransformFunc) SharedInformerOption {
 }
 
 // NewSharedInformerFactory returns a factory of informers of metadata in all
-// namespaces. It may be used from any goroutine.
+// namespaces. It is safe for concurrent use.
 func NewSharedInformerFactory(client metadata.Interface, defaultResync time.Duration) SharedInformerFactory {
 	return NewSharedInformerFactoryWithOptions(client, defaultResync)
 }
 
-// NewFilteredSharedInformerFactory is the same for one namespace, or with list
-// options of one's own.
+// NewFilteredSharedInformerFactory returns a factory for one namespace, with a
+// function that changes the list options.
 func NewFilteredSharedInformerFactory(client metadata.Interface, defaultResync time.Duration, namespace string, tweakListOptions TweakListOptionsFunc) SharedInformerFactory {
 	return &sharedFactory{client: client, resync: defaultResync, namespace: namespace, tweak: tweakListOptions}
 }
@@ -57,8 +56,8 @@ func NewSharedInformerFactoryWithOptions(client metadata.Interface, defaultResyn
 	return f
 }
 
-// NewFilteredMetadataInformer returns an informer of one resource, and its
-// lister.
+// NewFilteredMetadataInformer returns the informer and the lister of one
+// resource.
 func NewFilteredMetadataInformer(client metadata.Interface, gvr schema.GroupVersionResource, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions TweakListOptionsFunc) informers.GenericInformer {
 	tweaked := func(options metav1.ListOptions) metav1.ListOptions {
 		if tweakListOptions != nil {
@@ -74,13 +73,13 @@ func NewFilteredMetadataInformer(client metadata.Interface, gvr schema.GroupVers
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, tweaked(options))
 		},
 	}, client)
-	return generic{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{
+	return genericInformer{gvr, clientgo.NewSharedIndexInformerWithOptions(lw, &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: resyncPeriod, Indexers: indexers,
-		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for its status
+		Identifier: (*cache.InformerName)(nil).WithResource(gvr), // for the status
 	})}
 }
 
-// sharedFactory shares one informer for each resource.
+// sharedFactory has one informer per resource.
 type sharedFactory struct {
 	client    metadata.Interface
 	resync    time.Duration
@@ -91,10 +90,10 @@ type sharedFactory struct {
 }
 
 func (f *sharedFactory) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
-	return generic{gvr, f.shared.Get(gvr, func() cache.SharedIndexInformer {
+	return genericInformer{gvr, f.shared.Get(gvr, func() cache.SharedIndexInformer {
 		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		inf := NewFilteredMetadataInformer(f.client, gvr, f.namespace, f.resync, byNamespace, f.tweak).Informer()
-		_ = inf.SetTransform(f.transform) // cannot fail: it has not been started
+		_ = inf.SetTransform(f.transform) // cannot fail: not started yet
 		return inf
 	})}
 }
@@ -112,14 +111,14 @@ func (f *sharedFactory) WaitForCacheSync(stopCh <-chan struct{}) map[schema.Grou
 	return f.shared.WaitForSync(wait.ContextForChannel(stopCh))
 }
 
-// generic is an informer and what lists its store.
-type generic struct {
+// genericInformer is an informer with a lister of its store.
+type genericInformer struct {
 	gvr schema.GroupVersionResource
 	inf cache.SharedIndexInformer
 }
 
-func (g generic) Informer() cache.SharedIndexInformer { return g.inf }
+func (g genericInformer) Informer() cache.SharedIndexInformer { return g.inf }
 
-func (g generic) Lister() cache.GenericLister {
+func (g genericInformer) Lister() cache.GenericLister {
 	return metadatalister.NewRuntimeObjectShim(metadatalister.New(g.inf.GetIndexer(), g.gvr))
 }

@@ -33,9 +33,9 @@ func TestAFactory(t *testing.T) {
 		return obj, nil
 	}))
 	inf := factory.ForResource(pods)
-	news := make(chan *metav1.PartialObjectMetadata, 10)
+	events := make(chan *metav1.PartialObjectMetadata, 10)
 	if _, err := inf.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		news <- obj.(*metav1.PartialObjectMetadata)
+		events <- obj.(*metav1.PartialObjectMetadata)
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func TestAFactory(t *testing.T) {
 	if got := factory.WaitForCacheSync(ctx.Done()); len(got) != 1 || !got[pods] {
 		t.Errorf("synced %v", got)
 	}
-	if got := <-news; got.Name != "a" || got.Annotations["seen"] != "yes" {
-		t.Errorf("told of %v", got)
+	if got := <-events; got.Name != "a" || got.Annotations["seen"] != "yes" {
+		t.Errorf("got %v", got)
 	}
 	if o, err := inf.Lister().ByNamespace("here").Get("a"); err != nil || o == nil {
 		t.Errorf("not listed: %v", err)

@@ -1,6 +1,5 @@
-// Package factory holds what client-go's three kinds of informer factories have
-// in common: informers that are made when they are first asked for, started
-// once, and waited for.
+// Package factory is the common part of client-go's three kinds of informer
+// factories: it makes each informer on first use, starts it once, and waits for it.
 package factory
 
 import (
@@ -11,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Factory keeps one informer for each key. The zero value is usable, by any
-// number of goroutines.
+// Factory holds one informer per key. The zero value is ready to use. A Factory
+// is safe for concurrent use.
 type Factory[K comparable] struct {
 	mu        sync.Mutex
 	informers map[K]cache.SharedIndexInformer
@@ -21,7 +20,7 @@ type Factory[K comparable] struct {
 	closing   bool
 }
 
-// Get returns the informer for key, which is made if nobody has asked before.
+// Get returns the informer for key, and makes it on the first call.
 func (f *Factory[K]) Get(key K, make func() cache.SharedIndexInformer) cache.SharedIndexInformer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,8 +35,8 @@ func (f *Factory[K]) Get(key K, make func() cache.SharedIndexInformer) cache.Sha
 	return inf
 }
 
-// Start starts the informers that have not been started, to run until ctx ends.
-// It does not wait. After Shutdown it does nothing.
+// Start starts the informers that have not been started. They run until ctx
+// ends. Start does not wait for them. After Shutdown it does nothing.
 func (f *Factory[K]) Start(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +51,8 @@ func (f *Factory[K]) Start(ctx context.Context) {
 	}
 }
 
-// WaitForSync waits until the informers that have been started have synced, or
-// ctx ends, and says which have.
+// WaitForSync waits until the started informers have synced or ctx ends, and
+// returns which have synced.
 func (f *Factory[K]) WaitForSync(ctx context.Context) map[K]bool {
 	f.mu.Lock()
 	started := maps.Clone(f.started)
@@ -70,8 +69,8 @@ func (f *Factory[K]) WaitForSync(ctx context.Context) map[K]bool {
 	return synced
 }
 
-// Shutdown starts nothing any more and waits until all that runs has ended; the
-// contexts it was started with must end.
+// Shutdown prevents further starts and waits until all informers have ended.
+// The contexts they were started with must end.
 func (f *Factory[K]) Shutdown() {
 	f.mu.Lock()
 	f.closing = true

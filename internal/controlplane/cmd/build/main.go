@@ -1,13 +1,12 @@
 //go:build unix
 
-// Command build makes sure that the control plane for tests is built, and
-// prints the folder that holds kube-apiserver, etcd and kubectl. With -live it
-// does so for kube-controller-manager, kube-scheduler and kwok as well.
+// Command build builds the control plane for tests unless it is built already, and
+// prints the folder of kube-apiserver, etcd and kubectl. With -controllers it does
+// the same for kube-controller-manager, kube-scheduler and kwok.
 //
 //	go run ./internal/controlplane/cmd/build && go test ./...
 //
-// Tests build it themselves when it is missing; the command does it where no
-// test's timeout is running.
+// Tests build a missing control plane themselves, but within the test's timeout.
 package main
 
 import (
@@ -21,13 +20,13 @@ import (
 )
 
 func main() {
-	live := flag.Bool("live", false, "build kube-controller-manager, kube-scheduler and kwok as well")
+	controllers := flag.Bool("controllers", false, "also build kube-controller-manager, kube-scheduler and kwok")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	builds := []func(context.Context) (string, error){controlplane.Build}
-	if *live {
-		builds = append(builds, controlplane.BuildLive)
+	if *controllers {
+		builds = append(builds, controlplane.BuildControllers)
 	}
 	for _, build := range builds {
 		dir, err := build(ctx)

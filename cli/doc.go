@@ -1,6 +1,0 @@
-// Package cli is the tidings command: one file per subcommand, and what they
-// share. Each subcommand turns flags into calls of the packages below it.
-//
-// [Main] is the program. [Run] is the same for tests and for programs that embed
-// it: arguments and streams in, exit code out.
-package cli

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
+)
+
+// The values of --authentication.
+const (
+	authenticateUpstream = "upstream"
+	authenticateNone     = "none"
+)
+
+// admission holds the flags of serve for connections and callers.
+type admission struct {
+	authentication    string
+	clientCA          string
+	certFile, keyFile string
+	kubeconfig        string
+	anyone            bool
+	grace             time.Duration
+	limits            server.Options
+
+	authority []byte // signed the generated certificate
+}
+
+func (a *admission) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.authentication, "authentication", authenticateNone, "`how` callers authenticate: upstream, as at the API server, with the rights they have there; or none, for this machine only")
+	f.StringVar(&a.clientCA, "client-ca-file", "", "PEM `file` of the authorities whose client certificates are accepted (default: those that the API server accepts)")
+	f.StringVar(&a.certFile, "tls-cert-file", "", "PEM `file` of the certificate to serve with; reloaded when it changes (default, with authentication: a generated one)")
+	f.StringVar(&a.keyFile, "tls-private-key-file", "", "PEM `file` of its key")
+	f.StringVar(&a.kubeconfig, "write-kubeconfig", "", "write a kubeconfig to this `file` for clients of the mirror: your contexts and users, with another server")
+	f.BoolVar(&a.anyone, "insecure-serve-anyone", false, "allow an address that others can reach without authentication: everybody who connects can read everything you can")
+	f.DurationVar(&a.grace, "authorization-grace", 5*time.Minute, "how long callers keep the last answers of the API server about them while it cannot be reached; 0: not at all")
+	f.IntVar(&a.limits.MaxRequests, "max-requests", 0, "concurrent requests (default 400)")
+	f.IntVar(&a.limits.MaxWatches, "max-watches", 0, "open watches (default 10000)")
+	f.IntVar(&a.limits.MaxRequestsPerCaller, "max-requests-per-caller", 0, "concurrent requests of one caller (default 100)")
+	f.IntVar(&a.limits.MaxWatchesPerCaller, "max-watches-per-caller", 0, "open watches of one caller (default 1000)")
+	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
+	complete(cmd, "authentication", cobra.FixedCompletions([]string{
+		cobra.CompletionWithDesc(authenticateUpstream, "callers have the rights that they have at the API server"),
+		cobra.CompletionWithDesc(authenticateNone, "everybody who can connect has your rights"),
+	}, cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"client-ca-file", "tls-cert-file", "tls-private-key-file"} {
+		complete(cmd, name, cobra.FixedCompletions([]string{"crt", "key", "pem"}, cobra.ShellCompDirectiveFilterFileExt))
+	}
+	complete(cmd, "write-kubeconfig", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	})
+}
+
+// check rejects invalid flags.
+func (a *admission) check(g *globals) error {
+	switch {
+	case a.authentication != authenticateUpstream && a.authentication != authenticateNone:
+		return fmt.Errorf("--authentication %s: choose upstream or none", a.authentication)
+	case a.authentication == authenticateUpstream && g.demo:
+		return errors.New("--authentication upstream: the demo cluster has no users")
+	case a.authentication == authenticateUpstream && a.anyone:
+		return errors.New("--insecure-serve-anyone makes no sense with --authentication upstream, which lets the server listen anywhere")
+	case a.authentication == authenticateNone && a.clientCA != "":
+		return errors.New("--client-ca-file is for --authentication upstream")
+	case a.grace < 0:
+		return fmt.Errorf("--authorization-grace %s: give a duration such as 5m", a.grace)
+	}
+	for flag, n := range map[string]int{
+		"max-requests": a.limits.MaxRequests, "max-watches": a.limits.MaxWatches,
+		"max-requests-per-caller": a.limits.MaxRequestsPerCaller, "max-watches-per-caller": a.limits.MaxWatchesPerCaller,
+	} {
+		if n < 0 {
+			return fmt.Errorf("--%s %d: give a number", flag, n)
+		}
+	}
+	return nil
+}
+
+// options adds the flags to the options of the server for a listener. A server that
+// authenticates callers uses TLS: tokens must not be sent in the clear, and client
+// certificates need it.
+func (a *admission) options(g *globals, addr net.Addr, o server.Options) (server.Options, error) {
+	o.InsecureServeAnyone = a.anyone
+	o.MaxRequests, o.MaxWatches = a.limits.MaxRequests, a.limits.MaxWatches
+	o.MaxRequestsPerCaller, o.MaxWatchesPerCaller = a.limits.MaxRequestsPerCaller, a.limits.MaxWatchesPerCaller
+	var err error
+	if a.authentication == authenticateUpstream {
+		grace := a.grace
+		if grace == 0 {
+			grace = -1
+		}
+		if o.Gate, err = access.NewGate(access.Options{ClientCAFile: a.clientCA, Grace: grace, Logger: g.log}); err != nil {
+			return o, fmt.Errorf("--client-ca-file: %w", err)
+		}
+	}
+	switch {
+	case a.certFile != "":
+		o.TLS, err = server.LoadTLS(a.certFile, a.keyFile, g.log)
+	case o.Gate != nil:
+		o.TLS, a.authority, err = server.GenerateTLS(server.HostsOf(addr))
+	}
+	return o, err
+}
+
+// url returns the server's address for clients.
+func (a *admission) url(addr net.Addr, config *tls.Config) string {
+	scheme, host := "http", addr.String()
+	if config != nil {
+		scheme = "https"
+	}
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			host = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+		}
+	}
+	return scheme + "://" + host
+}
+
+// announce prints the server's address and writes the kubeconfig for it.
+func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) error {
+	base := a.url(addr, config)
+	if a.kubeconfig != "" {
+		clients, err := a.clients(g, base)
+		if err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+		if err := cluster.WriteKubeconfig(clients, a.kubeconfig); err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+	}
+	g.screen.notice(fmt.Sprintf("Serving on %s (GET / lists the routes; Ctrl-C ends it)", base))
+	if a.authority != nil {
+		g.screen.notice("with a generated certificate, by an authority with the SHA-256 fingerprint " + server.Fingerprint(a.authority))
+	}
+	return nil
+}
+
+// clients returns the kubeconfig for clients of the server.
+func (a *admission) clients(g *globals, base string) (*api.Config, error) {
+	if g.demo {
+		out := api.NewConfig()
+		out.Clusters["demo"] = cluster.KubeconfigCluster(base, a.authority)
+		out.Contexts["demo"] = &api.Context{Cluster: "demo"}
+		out.CurrentContext = "demo"
+		return out, nil
+	}
+	at := func(context string, only bool) string {
+		if only {
+			return base
+		}
+		return base + server.ClusterPath(context)
+	}
+	return cluster.RedirectKubeconfig(g.kubeconfig, g.contexts, at, a.authority, a.authentication == authenticateUpstream)
+}

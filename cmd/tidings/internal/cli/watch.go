@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidings-io/tidings/cluster"
+)
+
+var watchOutputs = []string{"line", "wide", "diff", "json", "yaml"}
+
+func newWatch(g *globals) *cobra.Command {
+	f := &watcher{g: g}
+	var output string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "watch RESOURCE[/NAME] ...",
+		Short: "Print each change of any resource, across disconnects",
+		Long: `Watch prints the objects of one or more resources, and then each change as it
+happens:
+
+  ADDED     Pod  default/web-1  2026-01-02T15:04:05Z  81234
+
+The columns are the change, the kind, the namespace and name, the creation time
+and the resourceVersion. With several contexts the cluster comes first.
+
+-o wide adds the age, the state, the owner and the labels; -o diff prints the
+changed fields below the line; -o json prints {"type": …, "object": …} on one
+line; -o yaml prints documents.
+
+A resource is named as for kubectl, by plural, short name or kind, alone or with
+group and version: pods, deploy, Deployment, deployments.apps,
+deployments.v1.apps. A category like "all" means each of its resources.
+
+It does not end by itself. When the connection breaks, it resumes where it was. When
+the server no longer has the changes since then, it lists again, prints the
+difference, and says so on stderr. It ends if a resource does not exist or may not
+be read, and on Ctrl-C.`,
+		Example: `  tidings watch pods                         # in the context's namespace
+  tidings watch deploy,rs,pods -A            # a rollout, everywhere
+  tidings watch deployment/web -o diff       # what changes in it, field by field
+  tidings watch nodes --context a --context b
+  tidings watch pods -l app=web -o json | jq .object.status.phase
+  tidings watch pods --since 81234           # the changes after that
+  tidings watch pods --once                  # the objects there are now
+  tidings watch pods --server http://127.0.0.1:8888 # of a mirror
+  tidings watch pods --demo                  # no cluster at hand`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: g.completeResources,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New(`say what to watch, as in "tidings watch pods"; "tidings api-resources" lists what there is`)
+			}
+			wanted, err := parseArgs(args)
+			if err != nil {
+				return err
+			}
+			format, ok := eventFormats(g.screen)[output]
+			if !ok {
+				return unknownOutput(output, watchOutputs...)
+			}
+			f.format, f.needsAll, f.what = format, output != "line", strings.Join(args, " ")
+			if f.since != "" {
+				if v, err := strconv.ParseUint(f.since, 10, 64); err != nil || v == 0 {
+					return fmt.Errorf("--since %s: a resourceVersion is a whole number, as in the last column of each line", f.since)
+				}
+			}
+			ctx := cmd.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+				defer cancel()
+			}
+			return f.watch(ctx, wanted, timeout)
+		},
+	}
+	g.scopeFlags(cmd)
+	g.serverFlag(cmd)
+	fl := cmd.Flags()
+	fl.StringVarP(&output, "output", "o", "line", strings.Join(watchOutputs, ", "))
+	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion`, without an initial list")
+	fl.BoolVar(&f.once, "once", false, "print the objects there are and end")
+	fl.BoolVar(&f.watchOnly, "watch-only", false, "print changes only, without the objects there are")
+	fl.DurationVar(&timeout, "timeout", 0, "end after this time; an error if --once has not finished")
+	cmd.MarkFlagsMutuallyExclusive("since", "once", "watch-only")
+	complete(cmd, "output", cobra.FixedCompletions(watchOutputs, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+var errTimeout = errors.New("--timeout is over")
+
+// watch follows wanted in all clusters until ctx ends. The end of ctx is an error
+// only if --once has not finished.
+func (f *watcher) watch(ctx context.Context, wanted []arg, timeout time.Duration) error {
+	clusters, done, err := f.g.clusters(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f.many = len(clusters) > 1
+	all, err := f.find(ctx, clusters, wanted)
+	if err == nil {
+		err = f.run(ctx, all)
+	}
+	switch {
+	case ctx.Err() == nil || brokenPipe(err):
+		return err
+	case !errors.Is(context.Cause(ctx), errTimeout):
+		return nil // the user ended it
+	case f.once && err != nil || f.once && !f.complete(len(all)):
+		return fmt.Errorf("no complete list after %v%s", timeout, f.lastError())
+	}
+	return nil
+}
+
+// find resolves wanted in each cluster. It retries clusters that cannot be reached.
+func (f *watcher) find(ctx context.Context, clusters []*cluster.Cluster, wanted []arg) ([]target, error) {
+	var all []target
+	for _, c := range clusters {
+		err := retry(ctx, f.g.screen.notice, func() error {
+			found, err := f.g.find(ctx, c, wanted)
+			if err == nil {
+				all = append(all, found...)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// complete reports whether all first lists are complete.
+func (f *watcher) complete(total int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, inf := range f.lists {
+		if !inf.Status().Synced {
+			return false
+		}
+	}
+	return len(f.lists) == total && total > 0
+}
+
+// lastError formats the error that kept a list from being complete.
+func (f *watcher) lastError() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, inf := range f.lists {
+		if s := inf.Status(); !s.Synced && s.LastError != nil {
+			return because(s.LastError)
+		}
+	}
+	return ""
+}

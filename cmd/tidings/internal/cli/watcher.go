@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tidings-io/tidings/informer"
+)
+
+// watcher prints the events of informers.
+type watcher struct {
+	g         *globals
+	format    eventFormat
+	needsAll  bool   // the format needs whole objects, not only metadata
+	many      bool   // there are several clusters: print their names
+	since     string // start after this version, without an initial list
+	once      bool   // end with the initial list
+	watchOnly bool   // leave out the initial list
+	what      string // for the progress line
+
+	mu    sync.Mutex
+	lists []anyInformer
+}
+
+// anyInformer is an informer of any type.
+type anyInformer interface {
+	Status() informer.Status
+	StatusChanged() <-chan struct{}
+}
+
+// errDone ends follow with --once.
+var errDone = errors.New("done")
+
+// run follows all until ctx ends, the output fails, or the server refuses a
+// request. With once the initial lists are printed in the order of all.
+func (f *watcher) run(ctx context.Context, all []target) error {
+	group, ctx := errgroup.WithContext(ctx)
+	progress, synced := context.WithCancel(ctx)
+	defer synced()
+	var shown errgroup.Group
+	shown.Go(func() error { f.showProgress(progress, len(all)); return nil })
+	turn := make(chan struct{})
+	close(turn)
+	for _, o := range all {
+		before, after := turn, make(chan struct{})
+		turn = after
+		group.Go(func() error {
+			if f.needsAll {
+				return follow[*unstructured.Unstructured](ctx, f, o, before, after)
+			}
+			return follow[*metav1.PartialObjectMetadata](ctx, f, o, before, after)
+		})
+	}
+	err := group.Wait()
+	synced()
+	_ = shown.Wait()
+	if flushed := f.g.screen.flush(); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+// follow follows one resource with an informer of T. With once it waits for
+// before to be closed, prints the list, and closes after.
+func follow[T informer.Object](ctx context.Context, f *watcher, o target, before <-chan struct{}, after chan<- struct{}) error {
+	opts := []informer.Option{
+		informer.Resource(o.resource.Versioned()), informer.InNamespace(o.namespace),
+		informer.LabelSelector(f.g.selector), informer.FieldSelector(o.fieldSelector(f.g.fieldSelector)),
+		informer.Logger(f.g.log),
+	}
+	if f.since != "" {
+		opts = append(opts, informer.From(f.since))
+	}
+	inf, err := informer.New[T](o.cluster, opts...)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.lists = append(f.lists, inf)
+	f.mu.Unlock()
+
+	ctx, stop := context.WithCancel(ctx)
+	// A handler added before the informer starts gets every event. Added later, it
+	// would begin with the current state, which with --since is not the same.
+	events := make(chan informer.Event[T])
+	inf.AddHandler(informer.HandlerFunc[T](func(e informer.Event[T]) {
+		select {
+		case events <- e:
+		case <-ctx.Done():
+		}
+	}))
+	var parts errgroup.Group
+	parts.Go(func() error {
+		defer stop() // if refused, there will be no events
+		return inf.Run(ctx)
+	})
+	parts.Go(func() error { f.reportStatus(ctx, inf, o); return nil })
+	if f.once {
+		select {
+		case <-before:
+		case <-ctx.Done():
+		}
+	}
+	var printed error
+	first := f.since == "" // up to Synced; later lists bring new events
+	for printed == nil && ctx.Err() == nil {
+		select {
+		case e := <-events:
+			printed = printEvent(f, o, e, first)
+			first = first && e.Type != informer.Synced
+		case <-ctx.Done():
+		}
+	}
+	stop()
+	err = parts.Wait()
+	switch {
+	case errors.Is(printed, errDone):
+		close(after)
+		return nil
+	case printed != nil:
+		return printed
+	}
+	return err
+}
+
+// printEvent prints an event. first reports whether it comes before the first
+// Synced. It returns errDone after the last event to print.
+func printEvent[T informer.Object](f *watcher, o target, e informer.Event[T], first bool) error {
+	switch e.Type {
+	case informer.Added, informer.Updated, informer.Deleted:
+		listed := first && e.InInitialList
+		if listed && f.watchOnly {
+			return nil
+		}
+		out := event{kind: o.resource.Kind, change: e.Type.String(), meta: any(e.Object).(metav1.Object)}
+		if f.many {
+			out.cluster = o.cluster.Name()
+		}
+		out.object, _ = any(e.Object).(*unstructured.Unstructured)
+		out.old, _ = any(e.Old).(*unstructured.Unstructured)
+		// The first list is written in large pieces, later events at once.
+		return f.g.screen.print(!listed, func(w io.Writer) { f.format(w, out) })
+	case informer.Synced:
+		if err := f.g.screen.flush(); err != nil || !f.once {
+			return err
+		}
+		return errDone
+	}
+	return nil
+}
+
+// reportStatus prints to stderr what a reader of the events has to know: errors,
+// and that events may be missing because of a new list.
+func (f *watcher) reportStatus(ctx context.Context, inf anyInformer, o target) {
+	tick := time.NewTicker(time.Second) // StatusChanged does not report a new number of lists
+	defer tick.Stop()
+	var last informer.Status
+	for {
+		changed := inf.StatusChanged()
+		now := inf.Status()
+		if wait := time.Until(now.Retry).Round(time.Second / 10); now.Errors > last.Errors && wait > 0 {
+			switch now.Phase {
+			case informer.Waiting, informer.Denied, informer.Gone:
+				f.g.screen.notice(fmt.Sprintf("%s; trying again in %v", brief(now.LastError), wait))
+			}
+		}
+		if now.Lists > last.Lists {
+			switch {
+			case f.since != "" && last.Lists == 0:
+				f.g.screen.notice(fmt.Sprintf("%s: the server no longer has the changes since resourceVersion %s; listing everything%s", o, f.since, because(now.LastError)))
+			case last.Lists > 0:
+				f.g.screen.notice(fmt.Sprintf("%s: had to list again; changes in the meantime are shown as one difference%s", o, because(now.LastError)))
+			}
+		}
+		last = now
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// because formats a reason, if there is one.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + brief(err)
+}
+
+// showProgress shows a line on a terminal until all first lists are complete.
+func (f *watcher) showProgress(ctx context.Context, total int) {
+	if !f.g.screen.streams.ErrTerminal || f.since != "" {
+		return
+	}
+	defer f.g.screen.showProgress("")
+	tick := time.NewTimer(progressAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			tick.Reset(progressEvery)
+		}
+		f.mu.Lock()
+		synced := 0
+		var counts []count
+		for _, inf := range f.lists {
+			s := inf.Status()
+			if s.Synced {
+				synced++
+			} else {
+				counts = append(counts, count{s.Received, s.Expected})
+			}
+		}
+		f.mu.Unlock()
+		if synced == total {
+			return
+		}
+		f.g.screen.showProgress(progressLine(f.what, counts))
+	}
+}

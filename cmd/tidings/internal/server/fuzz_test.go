@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
+	"github.com/tidings-io/tidings/internal/fakeapi"
+)
+
+// handler is a server that is called without connections.
+func handler(f *testing.F) http.Handler {
+	f.Helper()
+	c := fakeapi.New(fakeapi.Options{})
+	config, stop := fakeapi.InProcess(c)
+	f.Cleanup(stop)
+	m, err := mirror.New(mirror.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = m.Close(f.Context()) })
+	if err := m.Set(f.Context(), map[string]*rest.Config{"test": config}); err != nil {
+		f.Fatal(err)
+	}
+	s, err := server.New(m, server.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s.Handler()
+}
+
+// ask expects a well-formed response to any request.
+func ask(t *testing.T, h http.Handler, target *url.URL, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	r := &http.Request{Method: http.MethodGet, URL: target, Host: "localhost", Header: header, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.WithContext(t.Context()))
+	if w.Code >= 500 && w.Code != http.StatusServiceUnavailable {
+		t.Fatalf("%s: %d %s", target, w.Code, w.Body)
+	}
+	if w.Header().Get("Content-Type") == "application/json" && !json.Valid(w.Body.Bytes()) {
+		t.Fatalf("%s: not JSON: %s", target, w.Body)
+	}
+	if w.Code >= 400 {
+		var p struct{ Error, Reason string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Error == "" || p.Reason == "" {
+			t.Fatalf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+	return w
+}
+
+func FuzzPath(f *testing.F) {
+	h := handler(f)
+	for _, seed := range server.Routes {
+		f.Add(seed)
+	}
+	for _, seed := range []string{"", "//", "/pods", "/core/v1/pods/default/x", "/%2f", "/%", "/clusters/", "/clusters//pods", "/core/v1/pods/../..", "/a/b", "/\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		u, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
+		if err != nil || u.RawQuery != "" {
+			return
+		}
+		ask(t, h, u, http.Header{})
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	h := handler(f)
+	for _, seed := range []string{
+		"", "labels[a]=b", "labels[a]=b&labels[c/d]=e", "labels[", "labels[]=", "labelSelector=a in (b,c),!d", "fieldSelector=metadata.name=x,spec.nodeName!=y",
+		"limit=1&continue=x", "limit=9223372036854775807", "source=live", "watch=maybe", "%", "a;b", "namespace=../x", "since=1",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		if values, err := url.ParseQuery(query); err == nil && (values.Get("watch") == "true" || values.Get("watch") == "1") {
+			return // does not end
+		}
+		ask(t, h, &url.URL{Path: "/pods", RawQuery: query}, http.Header{})
+	})
+}
+
+func FuzzLastEventID(f *testing.F) {
+	h := handler(f)
+	for _, seed := range []string{"", "0", "1", "1.1", "-1", "x", "18446744073709551616", "1.0"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		r := httptest.NewRequest(http.MethodHead, "http://localhost/cm?watch=true", nil)
+		r.Header["Last-Event-Id"] = []string{id}
+		if len(id) > 0 && (len(id) > 1 || id > "4") && strings.Trim(id, "0123456789") == "" {
+			return // the server would wait for the mirror to come to it
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(t.Context()))
+		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+			t.Fatalf("%q: %d %s", id, w.Code, w.Body)
+		}
+	})
+}

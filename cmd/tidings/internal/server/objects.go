@@ -1,0 +1,184 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
+)
+
+// serveObjects answers a get, a list or a watch.
+func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch g := grantOf(r); g.query.Params().Verb {
+	case read.Watch:
+		err = s.serveWatch(w, r, g.query, lastEventID(r, g.params))
+	case read.Get:
+		err = s.serveGet(w, r, g.query)
+	default:
+		err = s.serveList(w, r, g.query)
+	}
+	if err != nil && !clientGone(r) {
+		failWith(w, timeoutError(r, err))
+	}
+}
+
+// query parses a REST request.
+func query(r *http.Request, rt route) (*read.Query, params, error) {
+	p, err := parseParams(r.URL.RawQuery)
+	if err != nil {
+		return nil, p, err
+	}
+	var resource cluster.Resource
+	if rt.versioned {
+		resource, err = rt.cluster.ResolveGVR(r.Context(), schema.GroupVersionResource{Group: rt.group, Version: rt.version, Resource: rt.resource})
+	} else {
+		resource, err = rt.cluster.Resolve(r.Context(), rt.resource)
+	}
+	if err != nil {
+		return nil, p, err
+	}
+	ask := read.Params{
+		Cluster: rt.cluster, Resource: resource.GVR(), Verb: read.List, Namespace: p.namespace,
+		Labels: p.labels, Fields: p.fields, Source: p.source, Limit: p.limit, Continue: p.token,
+	}
+	rest := rt.rest
+	if len(rest) > 0 && resource.Namespaced {
+		if p.namespace != "" && p.namespace != rest[0] {
+			return nil, p, invalid(nil, "the path has namespace %.80q, the query %.80q", rest[0], p.namespace)
+		}
+		ask.Namespace, rest = rest[0], rest[1:]
+	}
+	if problems := validation.IsDNS1123Label(ask.Namespace); ask.Namespace != "" && len(problems) > 0 {
+		return nil, p, invalid(nil, "%.80q cannot be the name of a namespace: %s", ask.Namespace, strings.Join(problems, "; "))
+	}
+	switch len(rest) {
+	case 1:
+		if ask.Verb, ask.Name = read.Get, rest[0]; len(content.IsPathSegmentName(ask.Name)) > 0 {
+			return nil, p, invalid(nil, "%.80q cannot be the name of an object: %s", ask.Name, strings.Join(content.IsPathSegmentName(ask.Name), "; "))
+		}
+	case 2:
+		return nil, p, invalid(nil, "%s are not namespaced: use /{group}/{version}/{resource}/{name}", resource)
+	}
+	allowed := listParams
+	switch {
+	case p.watch:
+		ask.Verb, allowed = read.Watch, watchParams
+	case ask.Name != "":
+		allowed = getParams
+	}
+	if err := p.check(allowed); err != nil {
+		return nil, p, err
+	}
+	q, err := read.NewQuery(ask)
+	if err == nil {
+		err = q.Bind(resource)
+	}
+	if err == nil && p.visible {
+		_, err = q.Within([]string{})
+	}
+	return q, p, err
+}
+
+func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query) error {
+	o, version, err := s.reader.Get(r.Context(), q, read.Any, 0)
+	if err != nil {
+		return err
+	}
+	l := startAnswer(w)
+	o.VisitJSON(func(content []byte) { _, _ = l.Write(content) })
+	l.finish(read.ListMeta{ResourceVersion: version})
+	return nil
+}
+
+func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query) error {
+	if g := grantOf(r); g.params.visible {
+		namespaces, _, err := s.visible(r.Context(), g, q)
+		if err == nil && namespaces != nil {
+			q, err = q.Within(namespaces)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if q.Params().Limit <= 0 || q.Params().Limit > largePage {
+		leave, err := s.admitAnswer(r.Context(), kubeapi.Cost{Bytes: kubeapi.StreamBytes})
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	var l *answer
+	begin := func() {
+		if l == nil {
+			l = startAnswer(w)
+			_ = l.WriteByte('[')
+		}
+	}
+	meta, err := s.reader.List(r.Context(), q, func(o *read.Object) error {
+		if l == nil {
+			begin()
+		} else {
+			_ = l.WriteByte(',')
+		}
+		err := r.Context().Err()
+		if err == nil {
+			o.VisitJSON(func(content []byte) { _, err = l.Write(content) })
+		}
+		return err
+	})
+	if err != nil && l != nil {
+		// The status has been sent. Abort, so that the client does not take the
+		// partial response for the whole.
+		panic(http.ErrAbortHandler)
+	}
+	if err != nil {
+		return err
+	}
+	begin()
+	_ = l.WriteByte(']')
+	l.finish(meta)
+	return nil
+}
+
+// answer writes {"data": …, "resourceVersion": "…"}. Like a bufio.Writer, it keeps
+// errors of the connection until Flush.
+type answer struct{ *bufio.Writer }
+
+func startAnswer(w http.ResponseWriter) *answer {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	a := &answer{bufio.NewWriterSize(w, 32<<10)}
+	_, _ = a.WriteString(`{"data":`)
+	return a
+}
+
+func (a *answer) finish(meta read.ListMeta) {
+	_, _ = a.WriteString(`,"resourceVersion":`)
+	_, _ = a.Write(quoted(meta.ResourceVersion))
+	if meta.Continue != "" {
+		_, _ = a.WriteString(`,"continue":`)
+		_, _ = a.Write(quoted(meta.Continue))
+		if meta.Remaining >= 0 {
+			_, _ = a.WriteString(`,"remaining":` + strconv.FormatInt(meta.Remaining, 10))
+		}
+	}
+	_, _ = a.WriteString("}\n")
+	if a.Flush() != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func quoted(s string) []byte {
+	b, _ := json.Marshal(s) // cannot fail for a string
+	return b
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
+)
+
+// params are the parsed parameters of a query string.
+type params struct {
+	names     []string // of all parameters given
+	namespace string
+	labels    labels.Selector // nil: none given
+	fields    fields.Selector
+	limit     int64
+	token     string
+	source    read.Source
+	watch     bool
+	since     string
+	visible   bool
+}
+
+// listParams, watchParams and getParams are the parameters of each verb.
+var (
+	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible"}
+	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
+	getParams   = []string{"source", "watch"}
+)
+
+// parseParams parses a query string. An unknown parameter is an error: a misspelt
+// selector must not select everything.
+func parseParams(raw string) (params, error) {
+	p := params{source: read.Cache}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return p, invalid(nil, "the query string is invalid: %v", err)
+	}
+	p.names = slices.Sorted(maps.Keys(values))
+	var selected []labels.Requirement
+	for _, name := range p.names {
+		occurrences := values[name]
+		if key, ok := labelKey(name); ok {
+			for _, value := range occurrences {
+				r, err := labels.NewRequirement(key, selection.Equals, []string{value})
+				if err != nil {
+					return p, invalid(nil, "%.200s: %v", name, err)
+				}
+				selected = append(selected, *r)
+			}
+			continue
+		}
+		if name == "labelSelector" {
+			for _, value := range occurrences {
+				s, err := labels.Parse(value)
+				if err != nil {
+					return p, invalid(nil, "labelSelector %.200q: %v", value, err)
+				}
+				requirements, _ := s.Requirements()
+				selected = append(selected, requirements...)
+			}
+			continue
+		}
+		if len(occurrences) > 1 {
+			return p, invalid(nil, "%.80q is given %d times", name, len(occurrences))
+		}
+		if err := p.set(name, occurrences[0]); err != nil {
+			return p, err
+		}
+	}
+	if len(selected) > 0 {
+		p.labels = labels.NewSelector().Add(selected...)
+	}
+	return p, nil
+}
+
+// labelKey parses labels[key].
+func labelKey(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, "labels[")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, "]")
+}
+
+// set parses one parameter that may be given once.
+func (p *params) set(name, value string) error {
+	var err error
+	switch name {
+	case "namespace":
+		p.namespace = value
+	case "fieldSelector":
+		if p.fields, err = fields.ParseSelector(value); err != nil {
+			return invalid(nil, "fieldSelector %.200q: %v", value, err)
+		}
+	case "limit":
+		p.limit, err = strconv.ParseInt(value, 10, 64)
+		if err != nil || p.limit < 0 {
+			return invalid(nil, "limit: %.80q is not a number of objects", value)
+		}
+	case "continue":
+		p.token = value
+	case "source":
+		switch p.source = read.Source(value); p.source {
+		case read.Cache, read.Live:
+		default:
+			return invalid([]string{string(read.Cache), string(read.Live)}, "there is no source %.80q: it is cache or live", value)
+		}
+	case "watch":
+		p.watch, err = parseBool(name, value)
+		return err
+	case "visible":
+		p.visible, err = parseBool(name, value)
+		return err
+	case "since":
+		p.since = value
+	default:
+		return invalid(listParams, "there is no parameter %.80q", name)
+	}
+	return nil
+}
+
+func parseBool(name, value string) (bool, error) {
+	switch value {
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, invalid([]string{"true", "false"}, "%s is true or false, not %.80q", name, value)
+}
+
+// check checks that the verb has all the given parameters.
+func (p *params) check(allowed []string) error {
+	for _, name := range p.names {
+		generic := name
+		if _, ok := labelKey(name); ok {
+			generic = "labels[key]"
+		}
+		if !slices.Contains(allowed, generic) {
+			return invalid(allowed, "the parameter %.80q has no meaning here", name)
+		}
+	}
+	return nil
+}
+
+// lastEventID returns the resume point of a watch. The header that an EventSource sends
+// when it reconnects is newer than the parameter in its URL.
+func lastEventID(r *http.Request, p params) string {
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		return id
+	}
+	return p.since
+}

@@ -1,0 +1,50 @@
+package informer
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/informerapi"
+	"github.com/tidings-io/tidings/internal/object"
+)
+
+func init() {
+	informerapi.Open = func(inf any) any { return inf.(interface{ internals() any }).internals() }
+}
+
+func (inf *Informer[T]) internals() any { return internals[T]{inf} }
+
+// internals implements [informerapi.Informer].
+type internals[T Object] struct{ inf *Informer[T] }
+
+var _ informerapi.Informer[*codec.Raw, *View[*codec.Raw]] = internals[*codec.Raw]{}
+
+func (i internals[T]) Latest() (resourceVersion string, objects int) {
+	latest := i.inf.engine.latest()
+	return formatVersion(latest.resourceVersion), latest.objects
+}
+
+func (i internals[T]) Generation(v *View[T]) uint64 { return v.pinned.state().generation }
+
+func (i internals[T]) ViewBefore(resourceVersion string) (*View[T], map[string]T, error) {
+	version, err := parseVersion(resourceVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, before, ok := i.inf.engine.pinSince(version)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: the state at %s: %w", i.inf.target(), resourceVersion, ErrExpired)
+	}
+	return &View[T]{v}, before, nil
+}
+
+func (i internals[T]) Confirm(v *View[T], resourceVersion string) bool {
+	version := object.Version(resourceVersion)
+	return version != 0 && i.inf.engine.confirm(v.pinned, version)
+}
+
+func (i internals[T]) IndexLabels(selector labels.Selector, found bool) {
+	i.inf.indexLabels(selector, found)
+}

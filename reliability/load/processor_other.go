@@ -1,6 +1,0 @@
-//go:build !unix
-
-package load
-
-// processorTime is not known here.
-func processorTime() float64 { return 0 }
