@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/cli/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 )
 

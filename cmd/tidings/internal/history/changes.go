@@ -33,19 +33,30 @@ type Log struct {
 	series *Series
 	match  func(key string) bool
 	next   uint64 // the next change
-	limit  uint64 // the first change that is not read
+	last   uint64 // the last change that was yielded
 }
 
 // bunch is the number of changes whose versions are read together. Versions are sorted by
 // object, so that the more are read together, the fewer blocks are read twice.
 const bunch = 1024
 
-// ChangesAfter returns the changes after a state, in order, of the objects that match
-// accepts, up to a time. They go on where the series ends: a later call of
-// [Log.Read] returns what has been recorded since.
-func (r *Series) ChangesAfter(s *State, match func(key string) bool) *Log {
-	return &Log{series: r, match: match, next: s.seq + 1}
+// ChangesAfter returns the changes of the objects that match accepts, in order, after the
+// change that a cursor of the state or of one of its logs names; nil if it names none
+// after the state. They go on where the series ends: a later call of [Log.Read] returns
+// what has been recorded since.
+func (s *State) ChangesAfter(cursor string, match func(key string) bool) *Log {
+	id, seq, ok := parseCursor(cursor)
+	if !ok || id != s.series.id || seq < s.seq {
+		return nil
+	}
+	return &Log{series: s.series, match: match, next: seq + 1, last: seq}
 }
+
+// Cursor names the last change that was read, for [State.ChangesAfter].
+func (l *Log) Cursor() string { return cursorOf(l.series.id, l.last) }
+
+// Gaps lists the gaps that end after since and begin before until, oldest first.
+func (l *Log) Gaps(since, until time.Time) []Gap { return l.series.Gaps(since, until) }
 
 // Read yields the changes that have been recorded and were not read before, up to and
 // including a time if that is not zero. An error is yielded last.
@@ -60,7 +71,7 @@ func (l *Log) Read(ctx context.Context, until time.Time) iter.Seq2[Change, error
 				return
 			}
 			for _, c := range found {
-				if !yield(c, nil) {
+				if l.last = c.Seq; !yield(c, nil) {
 					return
 				}
 			}

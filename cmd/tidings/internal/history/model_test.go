@@ -256,7 +256,7 @@ func (m *model) same(t *rapid.T, moment string, s *State, want map[string]string
 
 func (m *model) follow(t *rapid.T, r *Series, s *State, want []modelChange) {
 	i := 0
-	for c, err := range r.ChangesAfter(s, func(string) bool { return true }).Read(context.Background(), time.Time{}) {
+	for c, err := range s.ChangesAfter(s.Cursor(), func(string) bool { return true }).Read(context.Background(), time.Time{}) {
 		m.must(err)
 		if i == len(want) {
 			t.Fatalf("after version %d there is one change too many: %s %s", s.ResourceVersion, c.Type, c.Key)

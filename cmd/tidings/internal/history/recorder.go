@@ -64,9 +64,10 @@ type recorder struct {
 	current time.Time
 	objects int // that exist
 
-	batch   Batch // to be written
-	bytes   int   // of its objects
-	relist  bool  // the events of a list are being delivered
+	batch   Batch     // to be written
+	bytes   int       // of its objects
+	relist  bool      // the events of a list are being delivered
+	listed  time.Time // when the first of them was: a list is one moment
 	thinned map[string]*thinned
 }
 
@@ -181,7 +182,7 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 			reason = "changes came faster than they could be written"
 		}
 		rec.gap(Gap{From: rec.current, To: now, Before: version, Reason: reason})
-		rec.relist = true
+		rec.relist, rec.listed = true, now
 	}
 	rec.add(e, now, version)
 	if rec.relist && e.Resumable {
@@ -202,7 +203,9 @@ func (rec *recorder) first(ctx context.Context, e informer.Event[*codec.Raw], no
 		}
 		rec.gap(Gap{From: last, To: now, After: at, Before: version, Reason: reason})
 	}
-	rec.relist = true
+	if !rec.relist {
+		rec.relist, rec.listed = true, now
+	}
 	if e.Object != nil {
 		key := informer.Key(e.Object)
 		was, known := rec.held[key]
@@ -303,7 +306,10 @@ func (rec *recorder) append(v Version, now time.Time, version uint64) {
 	case Deleted:
 		rec.objects--
 	}
-	if len(rec.batch.Changes) == 0 {
+	switch {
+	case rec.relist:
+		rec.batch.Time = rec.listed
+	case len(rec.batch.Changes) == 0:
 		rec.batch.Time = now
 	}
 	rec.batch.ResourceVersion = max(rec.batch.ResourceVersion, version)

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -390,4 +393,54 @@ func (o *objects) next() {
 		o.valid = o.it.Next()
 	}
 	o.err = o.it.Error()
+}
+
+// Cursor identifies the state.
+func (s *State) Cursor() string { return cursorOf(s.series.id, s.seq) }
+
+func cursorOf(series uint32, seq uint64) string { return fmt.Sprintf("%d.%d", series, seq) }
+
+func parseCursor(s string) (series uint32, seq uint64, ok bool) {
+	id, at, ok := strings.Cut(s, ".")
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err == nil && ok {
+		seq, err = strconv.ParseUint(at, 10, 64)
+	}
+	return uint32(n), seq, ok && err == nil && seq < math.MaxUint64
+}
+
+// Earlier returns the state of a cursor, if it is of the same series, and all changes
+// between that state and this one arrived in the last slack before the newest of them;
+// nil otherwise, or if the state is no longer kept.
+func (s *State) Earlier(cursor string, slack time.Duration) (*State, error) {
+	r := s.series
+	id, seq, ok := parseCursor(cursor)
+	if !ok || id != r.id || seq >= s.seq {
+		return nil, nil
+	}
+	p := r.pin()
+	i := len(p.windows) - 1
+	for i >= 0 && p.windows[i].First > seq+1 {
+		i--
+	}
+	none := func(err error) (*State, error) { return nil, errors.Join(r.damaged(err), p.snap.Close()) }
+	if i < 0 || seq >= p.next {
+		return none(nil)
+	}
+	it, err := r.store.logIter(p.snap, r.id, p.windows[i].First)
+	if err != nil {
+		return none(err)
+	}
+	defer it.Close()
+	if it.SeekGE(logKey(r.id, p.windows[i].First, seq+1)) { // the first change that the state lacks
+		b, err := headOf(it)
+		if err != nil || s.Time.Sub(b.time) > slack {
+			return none(err)
+		}
+	} else if err := it.Error(); err != nil || s.Time.Sub(p.windows[i].Begun) > slack {
+		return none(err)
+	}
+	out := r.at(p, i, seq)
+	out.Time, out.ResourceVersion, out.Gap = s.Time, s.ResourceVersion, s.Gap
+	return out, nil
 }

@@ -47,6 +47,8 @@ type ListMeta struct {
 	Continue string
 	// Remaining is the number of objects after this page, -1 if unknown.
 	Remaining int64
+	// Past says which moment the list shows; nil for the present.
+	Past *Past
 }
 
 // State is a state of a resource, as selected by a query. It must be released.
@@ -70,6 +72,9 @@ const tooLargePatience = 3 * time.Second
 // [NotOlderThan] and [Exact]. Errors are [*mirror.Error]s, of reason Expired if the
 // version is too old, [*TooLargeError]s, or the context's.
 func (r *Reader) State(ctx context.Context, q *Query, match Match, version uint64) (*State, error) {
+	if q.params.At != nil {
+		return nil, mirror.Invalidf("a moment in the past can only be got or listed")
+	}
 	f, view, err := r.pin(ctx, q)
 	if err != nil {
 		return nil, err
@@ -232,6 +237,9 @@ func (r *Reader) List(ctx context.Context, q *Query, each func(*Object) error) (
 		meta, err := r.listLive(ctx, &page, each)
 		meta.Continue = q.liveToken(meta.Continue)
 		return meta, err
+	}
+	if q.params.At != nil {
+		return r.listPast(ctx, q, each)
 	}
 	match, version, after := Any, uint64(0), ""
 	if q.params.Continue != "" {
