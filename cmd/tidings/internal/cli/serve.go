@@ -34,6 +34,7 @@ func newServe(g *globals) *cobra.Command {
 		memory    string
 		pass      bool
 		admit     admission
+		past      remembrance
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -100,7 +101,10 @@ may read.`,
 			if err := admit.check(g); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, &admit,
+			if err := past.check(); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), listen, &admit, &past,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
 				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
@@ -115,6 +119,7 @@ may read.`,
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	admit.flags(cmd)
+	past.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -129,13 +134,21 @@ func defaultCluster(contexts []string) string {
 
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address string, admit *admission, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, address string, admit *admission, past *remembrance, mo mirror.Options, so server.Options) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
+	recording, closeHistory, err := past.open(g.demo, g.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHistory()) }()
+	if recording != nil {
+		mo.Record, so.Reads.History = recording.Record, recording
+	}
 	m, err := mirror.New(mo)
 	if err != nil {
 		return err
