@@ -177,32 +177,85 @@ func (r *Reader) listPast(ctx context.Context, q *Query, each func(*Object) erro
 	if q.invalidNamespace() {
 		return meta, nil
 	}
+	n, last := int64(0), ""
+	err = q.eachPast(ctx, s, from, func(key string, o *Object) error {
+		if n++; q.params.Limit > 0 && n > q.params.Limit {
+			meta.Continue = q.pastToken(s.Cursor(), last)
+			return errStopped
+		}
+		last = key
+		return each(o)
+	})
+	if err == errStopped {
+		err = nil
+	}
+	return meta, err
+}
+
+// eachPast calls each for the selected objects of a state whose keys are after a key.
+func (q *Query) eachPast(ctx context.Context, s *history.State, after string, each func(key string, o *Object) error) error {
 	var seen selectorCache
-	n, last, visited := int64(0), "", 0
-	for v, err := range s.All(q.Namespace(), from) {
+	visited := 0
+	for v, err := range s.All(q.Namespace(), after) {
 		if err != nil {
-			return meta, err
+			return err
 		}
 		if visited++; visited%checkEvery == 0 && ctx.Err() != nil {
-			return meta, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		o, err := q.decodePast(v)
 		if err != nil {
-			return meta, err
+			return err
 		}
-		if !q.matches(o, &seen) {
-			continue
-		}
-		if n++; q.params.Limit > 0 && n > q.params.Limit {
-			meta.Continue = q.pastToken(s.Cursor(), last)
-			return meta, nil
-		}
-		last = v.Key
-		if err := each(o); err != nil {
-			return meta, err
+		if q.matches(o, &seen) {
+			if err := each(v.Key, o); err != nil {
+				return err
+			}
 		}
 	}
-	return meta, nil
+	return nil
+}
+
+// collectPast returns the selected objects of a state whose keys are after a key, at most
+// limit of them if limit is not 0.
+func (q *Query) collectPast(ctx context.Context, s *history.State, after string, limit int64) (found []*Object, err error) {
+	err = q.eachPast(ctx, s, after, func(_ string, o *Object) error {
+		if found = append(found, o); limit > 0 && int64(len(found)) == limit {
+			return errStopped
+		}
+		return nil
+	})
+	if err == errStopped {
+		err = nil
+	}
+	return found, err
+}
+
+// exactPast returns the state at a version from the history, nil if it does not have that
+// very state: it lies in a gap, versions were thinned, or the namespace that the query is
+// limited to may have been another one then.
+func (r *Reader) exactPast(ctx context.Context, q *Query, version uint64) *history.State {
+	if r.opts.History == nil || r.opts.History.Thinned(q.resource) != 0 {
+		return nil
+	}
+	series := r.opts.History.Series(q.params.Cluster, q.resource, q.params.Namespace)
+	if series == nil {
+		return nil
+	}
+	s, err := series.AtVersion(version)
+	if err != nil {
+		return nil
+	}
+	if s.Gap == nil && q.Namespace() != "" {
+		now, err := history.Namespace(ctx, q.params.Cluster, q.Namespace())
+		if err == nil && now != nil && !now.CreationTimestamp.After(s.Time) {
+			return s
+		}
+	} else if s.Gap == nil {
+		return s
+	}
+	_ = s.Close()
+	return nil
 }
 
 // decodePast returns a version as an object.
