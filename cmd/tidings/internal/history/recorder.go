@@ -164,16 +164,7 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 	if rec.held != nil {
 		return rec.first(ctx, e, now, version)
 	}
-	if e.Object == nil { // a bookmark
-		if len(rec.batch.Changes) > 0 {
-			rec.batch.ResourceVersion = max(rec.batch.ResourceVersion, version)
-		}
-		err := rec.flush(ctx)
-		rec.relist = false
-		rec.seen(now, version)
-		return err
-	}
-	if !e.Resumable && !rec.relist {
+	if (e.Relist || e.Folded) && !rec.relist {
 		if err := rec.flush(ctx); err != nil { // what came before is not part of the list
 			return err
 		}
@@ -183,6 +174,15 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 		}
 		rec.gap(Gap{From: rec.current, To: now, Before: version, Reason: reason})
 		rec.relist, rec.listed = true, now
+	}
+	if e.Object == nil { // a bookmark
+		if len(rec.batch.Changes) > 0 {
+			rec.batch.ResourceVersion = max(rec.batch.ResourceVersion, version)
+		}
+		err := rec.flush(ctx)
+		rec.relist = false
+		rec.seen(now, version)
+		return err
 	}
 	rec.add(e, now, version)
 	if rec.relist && e.Resumable {
