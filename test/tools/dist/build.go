@@ -81,7 +81,8 @@ func (r *release) file(p platform, extension string) string {
 func (r *release) build(p platform, cache string) ([]byte, error) {
 	env := append(os.Environ(),
 		"GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=0",
-		"GOWORK="+filepath.Join(r.source, "go.work"), "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
+		"GOWORK="+filepath.Join(r.source, "go.work"), "GOFIPS140=off",
+		"GOFLAGS=-trimpath", // an empty value would not hide that of "go env -w"
 	)
 	if cache != "" {
 		env = append(env, "GOCACHE="+cache)
@@ -89,7 +90,7 @@ func (r *release) build(p platform, cache string) ([]byte, error) {
 	const variable = " -X " + program + "/internal/cli."
 	linker := "-s -w" + variable + "version=" + r.version + variable + "commit=" + r.commit + variable + "date=" + r.date.Format(time.RFC3339)
 	out := filepath.Join(filepath.Dir(r.source), p.binary())
-	if _, err := command(r.source, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+linker, "-o", out, "./cmd/tidings"); err != nil {
+	if _, err := command(r.source, env, "go", "build", "-buildvcs=false", "-ldflags="+linker, "-o", out, "./cmd/tidings"); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)
