@@ -50,6 +50,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
   tidings watch pods                        # what happens to the pods here
   tidings watch deploy,rs,pods -A -o diff   # a rollout, field by field
   tidings get pods -n kube-system -o wide`,
+		Version:           thisBuild().String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
@@ -63,6 +64,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	root.MarkFlagsMutuallyExclusive("demo", "kubeconfig")
 	root.MarkFlagsMutuallyExclusive("demo", "context")
 	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
+	root.SetVersionTemplate("{{.Version}}")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough
 	complete(root, "context", g.completeContexts)

@@ -35,24 +35,26 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	name, args := calledAs(os.Args[0], os.Args[1:])
 	return run(ctx, IO{
 		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
-	}, os.Args[1:], klog.SetSlogLogger)
+	}, name, args, klog.SetSlogLogger)
 }
 
 // Run runs one command until it finishes or ctx ends, and returns the exit code: 0
 // for success, 1 for an error, which it writes to Err. A watch that ctx ended and an
 // Out that was closed by its reader (EPIPE) are successes.
 func Run(ctx context.Context, streams IO, args ...string) int {
-	return run(ctx, streams, args, nil)
+	return run(ctx, streams, programName, args, nil)
 }
 
-// run is Run. logging, if not nil, sets the logger of libraries that use a global
-// one.
-func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logger)) int {
+// run is Run for a program that its user calls name. logging, if not nil, sets the
+// logger of libraries that use a global one.
+func run(ctx context.Context, streams IO, name string, args []string, logging func(*slog.Logger)) int {
 	g := &globals{streams: streams, screen: newScreen(streams), setLogger: logging}
 	root := newRoot(g)
+	rename(root, name)
 	root.SetArgs(args)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
@@ -64,7 +66,8 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user interrupted it and needs no message.
 		return 130
 	}
-	fmt.Fprintln(streams.Err, "error:", termsafe.Text(brief(err)))
+	// Hints are quoted command lines.
+	fmt.Fprintln(streams.Err, "error:", strings.ReplaceAll(termsafe.Text(brief(err)), `"`+programName+" ", `"`+name+" "))
 	return 1
 }
 
