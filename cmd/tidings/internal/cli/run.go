@@ -38,7 +38,10 @@ func Main() int {
 	return run(ctx, IO{
 		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
-	}, os.Args[1:], klog.SetSlogLogger)
+	}, os.Args[1:], func(l *slog.Logger) {
+		slog.SetDefault(l) // also of package log
+		klog.SetSlogLogger(l)
+	})
 }
 
 // Run runs one command until it finishes or ctx ends, and returns the exit code: 0
@@ -63,6 +66,10 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		// The user interrupted it and needs no message.
 		return 130
+	}
+	if g.logErrors {
+		g.log.Error("stopped", "err", brief(err))
+		return 1
 	}
 	fmt.Fprintln(streams.Err, "error:", termsafe.Text(brief(err)))
 	return 1

@@ -25,12 +25,18 @@ import (
 // serve starts a server on a free port.
 func (w *world) serve(args ...string) (*session, string) {
 	w.Helper()
-	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0", "-v", "error"}, args...)...)
-	_, rest, ok := strings.Cut(s.remark(), "http://")
-	if !ok {
-		w.Fatal("it does not say where it serves")
+	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	return s, s.awaitServing()
+}
+
+// awaitServing returns the URL that a server says it serves on.
+func (s *session) awaitServing() string {
+	s.world.Helper()
+	for {
+		if _, url, ok := strings.Cut(s.remark(), "msg=serving url="); ok {
+			return strings.Fields(url)[0]
+		}
 	}
-	return s, "http://" + strings.Fields(rest)[0]
 }
 
 func httpGet(t testing.TB, url string) (int, string) {
@@ -275,7 +281,7 @@ func TestServeAsUpstream(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
 	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
 	var said []string
-	for len(said) == 0 || !strings.Contains(said[len(said)-1], "fingerprint") {
+	for len(said) == 0 || !strings.Contains(said[len(said)-1], "msg=serving") {
 		said = append(said, s.remark())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", written)

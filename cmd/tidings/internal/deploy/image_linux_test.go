@@ -255,7 +255,7 @@ func run(t *testing.T, cmd *exec.Cmd) (address string) {
 		var all strings.Builder
 		for lines := bufio.NewScanner(r); lines.Scan(); {
 			fmt.Fprintln(&all, lines.Text())
-			if _, at, ok := strings.Cut(lines.Text(), "Serving on https://"); ok {
+			if _, at, ok := strings.Cut(lines.Text(), "msg=serving url=https://"); ok {
 				at, _, _ = strings.Cut(at, " ")
 				found <- at
 			}
