@@ -185,7 +185,7 @@ func TestServeErrors(t *testing.T) {
 		"--listen " + taken.Addr().String(): "address already in use",
 		"--listen 0.0.0.0:0":                "--insecure-serve-anyone",
 		"--listen nonsense":                 "--listen nonsense",
-		"--context z":                       `no context "z"`,
+		"--context z":                       "has no context",
 		"--retain -1":                       "--retain",
 		"--authentication ldap":             "choose upstream or none",
 		"--client-ca-file x":                "--authentication upstream",
@@ -196,7 +196,11 @@ func TestServeErrors(t *testing.T) {
 		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
 		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
 		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
-		"pods": "unknown command",
+		"--resource podz --resource nope":                                          "did you mean pods?",
+		"--pprof 0.0.0.0:0":                                                        "use one such as 127.0.0.1:6060",
+		"--pprof nonsense":                                                         "--pprof nonsense",
+		"--log-format xml":                                                         "choose text or json",
+		"pods":                                                                     "unknown command",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
