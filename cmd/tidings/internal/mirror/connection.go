@@ -53,10 +53,18 @@ type connection struct {
 
 	mu    sync.Mutex
 	state Connection
+	back  chan struct{} // closed when a lost connection is back
 }
 
 func newConnection() *connection {
-	return &connection{wake: make(chan struct{}, 1), state: Connection{Err: errNotChecked, Since: time.Now()}}
+	return &connection{wake: make(chan struct{}, 1), back: make(chan struct{}), state: Connection{Err: errNotChecked, Since: time.Now()}}
+}
+
+// restored returns a channel that is closed when a lost connection is back.
+func (c *connection) restored() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.back
 }
 
 func (c *connection) status() Connection {
@@ -81,13 +89,18 @@ func (c *connection) set(err error) (before Connection) {
 	if (err == nil) != (before.Err == nil) {
 		c.state.Since = time.Now()
 	}
+	if err == nil && before.Err != nil {
+		close(c.back)
+		c.back = make(chan struct{})
+	}
 	c.state.Err = err
 	c.state.Reached = c.state.Reached || err == nil
 	return before
 }
 
 // followConnection checks the connection until the cluster ends, and logs when it is
-// lost and when it is back: once for the cluster, not for each of its resources.
+// lost and when it is back: once for the cluster, not for each of its resources. When it
+// is back, they need not wait any longer.
 func (c *Cluster) followConnection() {
 	for {
 		err := c.checkConnection()

@@ -131,13 +131,13 @@ func (k *Informer) run() {
 	close(k.done)
 }
 
-// followStatus checks the cluster's connection when a request has failed. It ends the
-// informer when the cluster no longer serves the resource, because its definition was
+// followStatus checks the cluster's connection when a request has failed, and has the
+// request repeated when a lost connection is back. It ends the informer when the cluster no longer serves the resource, because its definition was
 // deleted. The engine would wait until the resource comes back; readers get an error
 // instead.
 func (k *Informer) followStatus() {
 	for k.ctx.Err() == nil {
-		changed := k.engine.StatusChanged()
+		changed, restored := k.engine.StatusChanged(), k.cluster.connection.restored()
 		switch k.status().Phase {
 		case informer.Waiting:
 			k.cluster.connection.check()
@@ -149,6 +149,8 @@ func (k *Informer) followStatus() {
 		}
 		select {
 		case <-changed:
+		case <-restored:
+			k.internals.Retry()
 		case <-k.ctx.Done():
 		}
 	}

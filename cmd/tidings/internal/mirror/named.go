@@ -72,6 +72,7 @@ func (n *namedResource) run(c *Cluster) {
 		c.calm.Warn("cannot mirror a requested resource", "cluster", c.name, "resource", n.name, "err", err, "retry", pause)
 		select {
 		case <-time.After(pause):
+		case <-c.connection.restored():
 		case <-c.ctx.Done():
 			return
 		}
