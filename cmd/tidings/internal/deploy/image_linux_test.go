@@ -216,6 +216,12 @@ func TestTheImageRunsAsDeployed(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
+	// Like the kubelet, wait until it is ready: it is about to connect to the API server.
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if code, _ := get(container.ReadinessProbe.HTTPGet.Path, ""); code == http.StatusOK {
+			break
+		}
+	}
 	for _, c := range []struct {
 		path, token string
 		want        int
