@@ -85,8 +85,9 @@ func TestReads(t *testing.T) {
 func TestStartsOnFirstUseAndOnce(t *testing.T) {
 	inBubble(t, fakeapi.Options{NoWatchList: true}, mirror.Options{}, func(r *rig) {
 		synctest.Wait()
-		if n := len(r.server.Requests()); n != 0 {
-			t.Fatalf("%d kinds of requests before the first query", n)
+		checks := fakeapi.RequestKind{Verb: "get"} // of the connection
+		if asked := r.server.Requests(); len(asked) != 1 || asked[checks] != 1 {
+			t.Fatalf("requests before the first query: %v", asked)
 		}
 		done := make(chan error)
 		for range 10 {

@@ -115,7 +115,7 @@ func checksOf(c mirror.ClusterStatus, suffix string) []check {
 		}
 		one := check{name: "mirror" + suffix + "/" + res.Name}
 		switch err := failureOf(res); {
-		case res.Synced && err != nil:
+		case res.Synced && err != nil && c.Connection.Err == nil: // else it is the connection
 			checks = append(checks, check{name: "fresh" + suffix + "/" + res.Name, err: fmt.Sprintf("not watched for %s: %s", time.Since(res.Since).Round(time.Second), cluster.PublicMessage(err))})
 		case res.Synced:
 		case err != nil:
