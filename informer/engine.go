@@ -56,6 +56,7 @@ type parts struct {
 type runner interface {
 	Run(context.Context) error
 	Status() reflector.Status
+	Retry()
 }
 
 // latest describes the newest state without pinning it.

@@ -211,7 +211,7 @@ func TestNothingLeaks(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
 	s := w.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--passthrough", "--write-kubeconfig", written, "--resource", "secrets", "--resource", "pods", "--resource", "*")
 	var logged []string
-	for len(logged) == 0 || !strings.Contains(logged[len(logged)-1], "fingerprint") {
+	for len(logged) == 0 || !strings.Contains(logged[len(logged)-1], "msg=serving") {
 		logged = append(logged, s.remark())
 	}
 	served, err := clientcmd.BuildConfigFromFlags("", written)

@@ -26,7 +26,8 @@ type globals struct {
 	contexts      []string
 	demo          bool
 	server        string // a mirror to read from, "" for the clusters themselves
-	level         string
+	level, format string // of the log
+	logErrors     bool   // the command's error is a log record, too
 	namespace     string
 	allNamespaces bool
 	selector      string
@@ -61,6 +62,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	f.StringArrayVar(&g.contexts, "context", nil, "kubeconfig `context` to use; repeat it, or use * as in 'prod-*', for several clusters (default: the current one)")
 	f.BoolVar(&g.demo, "demo", false, "use the embedded demo cluster instead of a kubeconfig")
 	f.StringVarP(&g.level, "log-level", "v", "", "log to stderr from this level on: debug, info, warn or error")
+	f.StringVar(&g.format, "log-format", formatText, "`format` of the log: text or json, one record a line")
 	root.MarkFlagsMutuallyExclusive("demo", "kubeconfig")
 	root.MarkFlagsMutuallyExclusive("demo", "context")
 	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
@@ -69,8 +71,15 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough
 	complete(root, "context", g.completeContexts)
 	complete(root, "log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(root, "log-format", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return root
 }
+
+// The values of --log-format.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
 
 // scopeFlags adds the flags that select objects of a resource.
 func (g *globals) scopeFlags(cmd *cobra.Command) {
@@ -85,16 +94,16 @@ func (g *globals) scopeFlags(cmd *cobra.Command) {
 
 // prepare checks the flags and makes the logger.
 func (g *globals) prepare() error {
-	g.log = slog.New(slog.DiscardHandler)
+	if g.format != formatText && g.format != formatJSON {
+		return fmt.Errorf("--log-format %s: choose text or json", g.format)
+	}
+	g.logTo(slog.DiscardHandler)
 	if g.level != "" {
 		var level slog.Level
 		if err := level.UnmarshalText([]byte(g.level)); err != nil {
 			return fmt.Errorf("--log-level %s: choose debug, info, warn or error", g.level)
 		}
 		g.logFrom(level)
-	}
-	if g.setLogger != nil {
-		g.setLogger(g.log)
 	}
 	if _, err := labels.Parse(g.selector); err != nil {
 		return fmt.Errorf("--selector %s: %w", g.selector, err)
@@ -107,7 +116,25 @@ func (g *globals) prepare() error {
 
 // logFrom logs records of at least that level.
 func (g *globals) logFrom(level slog.Level) {
-	g.log = slog.New(slog.NewTextHandler(g.screen.logWriter(), &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	if g.format == formatJSON {
+		options.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration { // as in text, not in nanoseconds
+				a.Value = slog.StringValue(a.Value.Duration().String())
+			}
+			return a
+		}
+		g.logTo(slog.NewJSONHandler(g.screen.logWriter(), options))
+		return
+	}
+	g.logTo(slog.NewTextHandler(g.screen.logWriter(), options))
+}
+
+func (g *globals) logTo(handler slog.Handler) {
+	g.log = slog.New(handler)
+	if g.setLogger != nil {
+		g.setLogger(g.log)
+	}
 }
 
 // clusters opens the clusters that --kubeconfig, --context, --server and --demo

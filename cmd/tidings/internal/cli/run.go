@@ -39,7 +39,10 @@ func Main() int {
 	return run(ctx, IO{
 		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
-	}, name, args, klog.SetSlogLogger)
+	}, name, args, func(l *slog.Logger) {
+		slog.SetDefault(l) // also of package log
+		klog.SetSlogLogger(l)
+	})
 }
 
 // Run runs one command until it finishes or ctx ends, and returns the exit code: 0
@@ -65,6 +68,10 @@ func run(ctx context.Context, streams IO, name string, args []string, logging fu
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		// The user interrupted it and needs no message.
 		return 130
+	}
+	if g.logErrors {
+		g.log.Error("stopped", "err", brief(err))
+		return 1
 	}
 	// Hints are quoted command lines.
 	fmt.Fprintln(streams.Err, "error:", strings.ReplaceAll(termsafe.Text(brief(err)), `"`+programName+" ", `"`+name+" "))

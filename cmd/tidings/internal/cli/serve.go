@@ -33,6 +33,7 @@ func newServe(g *globals) *cobra.Command {
 		pages     time.Duration
 		memory    string
 		pass      bool
+		pprof     string
 		admit     admission
 	)
 	cmd := &cobra.Command{
@@ -42,7 +43,8 @@ func newServe(g *globals) *cobra.Command {
 over HTTP. Dashboards, scripts and bots ask it, and the API server is left alone.
 
 It mirrors the resources that --resource names from the start; without --resource,
-each resource from its first request on. Secrets are mirrored only if named.
+each resource from its first request on. Secrets are mirrored only if named. A
+--resource that no cluster serves is an error.
 
   GET /deploy?labels[k8s-app]=kube-dns          any resource, by any of its names
   GET /apps/v1/deployments/kube-system/coredns  by group, version and resource
@@ -75,7 +77,7 @@ may read.`,
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if g.level == "" {
+			if g.logErrors = true; g.level == "" {
 				g.logFrom(slog.LevelInfo)
 			}
 			if pass && g.demo {
@@ -100,7 +102,7 @@ may read.`,
 			if err := admit.check(g); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, &admit,
+			return g.serve(cmd.Context(), listen, pprof, &admit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
 				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
@@ -114,6 +116,7 @@ may read.`,
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
+	f.StringVar(&pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
 	admit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
@@ -127,9 +130,14 @@ func defaultCluster(contexts []string) string {
 	return ""
 }
 
+// checkTimeout limits the time to look up the resources of --resource at the start.
+const checkTimeout = 5 * time.Second
+
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address string, admit *admission, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, address, pprof string, admit *admission, mo mirror.Options, so server.Options) (err error) {
+	begun := time.Now()
+	g.logStart(admit, so.Passthrough)
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
@@ -143,7 +151,9 @@ func (g *globals) serve(ctx context.Context, address string, admit *admission, m
 	defer func() {
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		err = errors.Join(err, m.Close(patience))
+		if err = errors.Join(err, m.Close(patience)); err == nil {
+			g.log.Info("stopped", "uptime", time.Since(begun).Round(time.Millisecond))
+		}
 	}()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -160,25 +170,48 @@ func (g *globals) serve(ctx context.Context, address string, admit *admission, m
 	if err != nil {
 		return err
 	}
+	if pprof != "" {
+		profiles, err := server.NewProfiles(ctx, pprof, g.log)
+		if err != nil {
+			s.Close()
+			return fmt.Errorf("--pprof %s: %w", pprof, err)
+		}
+		group.Go(func() error { return profiles.Serve(ctx) })
+	}
 	group.Go(func() error { return s.Serve(ctx, listener) })
-	announced := make(chan error, 1)
-	group.Go(func() error {
-		return m.Follow(ctx, afterFirst(sets, func() {
-			if ctx.Err() == nil {
-				announced <- admit.announce(g, listener.Addr(), so.TLS)
-			}
-		}))
-	})
+	followed := make(chan struct{})
+	group.Go(func() error { return m.Follow(ctx, afterFirst(sets, func() { close(followed) })) })
 	group.Go(func() error {
 		select {
-		case err := <-announced:
-			return err
+		case <-followed:
 		case <-ctx.Done():
 			return nil
 		}
+		if err := g.checkResources(ctx, m); err != nil || ctx.Err() != nil {
+			return err
+		}
+		return admit.announce(g, listener.Addr(), so.TLS)
 	})
 	group.Go(func() error { g.showMirroring(ctx, m); return nil })
 	return group.Wait()
+}
+
+// checkResources returns an error if no cluster serves a resource of --resource. It
+// waits only for a time: a cluster that does not answer may come back.
+func (g *globals) checkResources(ctx context.Context, m *mirror.Mirror) error {
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	unasked, err := m.CheckResources(limited)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--resource %w", err)
+	}
+	for name, clusters := range unasked {
+		g.log.Warn("cannot check a requested resource: a cluster cannot be asked for it yet; it is mirrored when it is found", "resource", name, "clusters", clusters)
+	}
+	return nil
 }
 
 // afterFirst calls then after the first step of a sequence has been handled.

@@ -25,12 +25,18 @@ import (
 // serve starts a server on a free port.
 func (w *world) serve(args ...string) (*session, string) {
 	w.Helper()
-	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0", "-v", "error"}, args...)...)
-	_, rest, ok := strings.Cut(s.remark(), "http://")
-	if !ok {
-		w.Fatal("it does not say where it serves")
+	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	return s, s.awaitServing()
+}
+
+// awaitServing returns the URL that a server says it serves on.
+func (s *session) awaitServing() string {
+	s.world.Helper()
+	for {
+		if _, url, ok := strings.Cut(s.remark(), "msg=serving url="); ok {
+			return strings.Fields(url)[0]
+		}
 	}
-	return s, "http://" + strings.Fields(rest)[0]
 }
 
 func httpGet(t testing.TB, url string) (int, string) {
@@ -179,7 +185,7 @@ func TestServeErrors(t *testing.T) {
 		"--listen " + taken.Addr().String(): "address already in use",
 		"--listen 0.0.0.0:0":                "--insecure-serve-anyone",
 		"--listen nonsense":                 "--listen nonsense",
-		"--context z":                       `no context "z"`,
+		"--context z":                       "has no context",
 		"--retain -1":                       "--retain",
 		"--authentication ldap":             "choose upstream or none",
 		"--client-ca-file x":                "--authentication upstream",
@@ -190,7 +196,11 @@ func TestServeErrors(t *testing.T) {
 		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
 		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
 		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
-		"pods": "unknown command",
+		"--resource podz --resource nope":                                          "did you mean pods?",
+		"--pprof 0.0.0.0:0":                                                        "use one such as 127.0.0.1:6060",
+		"--pprof nonsense":                                                         "--pprof nonsense",
+		"--log-format xml":                                                         "choose text or json",
+		"pods":                                                                     "unknown command",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
@@ -275,7 +285,7 @@ func TestServeAsUpstream(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
 	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
 	var said []string
-	for len(said) == 0 || !strings.Contains(said[len(said)-1], "fingerprint") {
+	for len(said) == 0 || !strings.Contains(said[len(said)-1], "msg=serving") {
 		said = append(said, s.remark())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", written)

@@ -127,7 +127,7 @@ func (a *admission) url(addr net.Addr, config *tls.Config) string {
 	return scheme + "://" + host
 }
 
-// announce prints the server's address and writes the kubeconfig for it.
+// announce logs the server's address and writes the kubeconfig for it.
 func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) error {
 	base := a.url(addr, config)
 	if a.kubeconfig != "" {
@@ -139,10 +139,15 @@ func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) erro
 			return fmt.Errorf("--write-kubeconfig: %w", err)
 		}
 	}
-	g.screen.notice(fmt.Sprintf("Serving on %s (GET / lists the routes; Ctrl-C ends it)", base))
+	record := []any{"url", base}
 	if a.authority != nil {
-		g.screen.notice("with a generated certificate, by an authority with the SHA-256 fingerprint " + server.Fingerprint(a.authority))
+		// The SHA-256 of the authority that has signed the generated certificate.
+		record = append(record, "certificate", "generated", "authority", server.Fingerprint(a.authority))
 	}
+	if g.streams.ErrTerminal {
+		record = append(record, "hint", "GET / lists the routes; Ctrl-C ends it")
+	}
+	g.log.Info("serving", record...)
 	return nil
 }
 

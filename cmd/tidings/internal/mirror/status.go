@@ -18,9 +18,10 @@ type Status struct {
 
 // ClusterStatus is the state of one cluster.
 type ClusterStatus struct {
-	Name      string
-	Default   bool
-	Resources []ResourceStatus // sorted by name
+	Name       string
+	Default    bool
+	Connection Connection
+	Resources  []ResourceStatus // sorted by name
 }
 
 // ResourceStatus is the state of one resource of one cluster.
@@ -46,7 +47,7 @@ func (m *Mirror) Status() Status {
 	all := slices.SortedFunc(maps.Values(m.clusters), func(a, b *Cluster) int { return cmp.Compare(a.name, b.name) })
 	m.mu.Unlock()
 	for _, one := range all {
-		c := ClusterStatus{Name: one.name, Default: one.name == fallback, Resources: one.status()}
+		c := ClusterStatus{Name: one.name, Default: one.name == fallback, Connection: one.connection.status(), Resources: one.status()}
 		for _, r := range c.Resources {
 			if r.Required && !r.Synced {
 				s.Ready = false

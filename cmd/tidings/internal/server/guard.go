@@ -213,13 +213,24 @@ var discovering = access.Attributes{Verb: "get", Path: "/apis"}
 // mayMonitor reports whether the caller may see the state of the mirror.
 func (s *Server) mayMonitor(r *http.Request) bool { return s.allowed(r, monitoring) }
 
+// allowed reports whether the caller may see a part of a page. The page does not wait
+// long for a cluster that does not answer.
 func (s *Server) allowed(r *http.Request, a access.Attributes) bool {
 	if s.opts.Gate == nil {
 		return true
 	}
 	g := grantOf(r)
-	return g.caller != nil && g.reviewer.Authorize(r.Context(), g.caller, a) == nil
+	if g.caller == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pagePatience)
+	defer cancel()
+	return g.reviewer.Authorize(ctx, g.caller, a) == nil
 }
+
+// pagePatience is how long a page that anybody may see in part waits for a review. Two
+// of them are within the timeout of a probe.
+const pagePatience = 2 * time.Second
 
 // authenticated reports whether the caller is authenticated, or need not be.
 func (s *Server) authenticated(r *http.Request) bool {

@@ -97,6 +97,11 @@ func (s *Server) hostAllowed(host string) bool {
 	if s.opts.InsecureServeAnyone || s.opts.Gate != nil {
 		return true
 	}
+	return namesThisMachine(host)
+}
+
+// namesThisMachine reports whether a Host header is localhost or a loopback address.
+func namesThisMachine(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}

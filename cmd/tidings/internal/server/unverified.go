@@ -42,9 +42,19 @@ func (s *Server) verify(r *http.Request) (g *grant, err error) {
 			return nil, refused
 		}
 		defer release()
-		err = g.reviewer.Verify(r.Context(), g.credentials)
+		ctx := r.Context()
+		if rt.public() {
+			limited, cancel := context.WithTimeout(ctx, pagePatience)
+			defer cancel()
+			ctx = limited
+		}
+		err = g.reviewer.Verify(ctx, g.credentials)
 	}
-	if err != nil && !rt.public() {
+	switch {
+	case err == nil:
+	case rt.public():
+		g.reviewer = nil // the page is that for everybody
+	default:
 		return nil, err
 	}
 	return g, nil
