@@ -158,6 +158,10 @@ func (get *getter) fetch(ctx context.Context, wanted []arg) ([]result, error) {
 					q.fields, o.name = o.fieldSelector(q.fields), ""
 				}
 				b, err := get.pages(ctx, o, q)
+				if err == nil && w.name != "" && len(b.table.rows)+len(b.objects) == 0 {
+					o.name = w.name
+					err = o.notFound()
+				}
 				if err != nil {
 					errs = append(errs, err)
 					continue

@@ -141,5 +141,5 @@ func retry(ctx context.Context, notice func(string), do func() error) error {
 // permanent reports whether a retry would not help.
 func permanent(err error) bool {
 	var unknown *cluster.NotFoundError
-	return errors.As(err, &unknown) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+	return errors.As(err, &unknown) || useless(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }

@@ -3,19 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
-
-	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 
 	// kubeconfig users that log in through plugins
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
@@ -64,32 +59,10 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user interrupted it and needs no message.
 		return 130
 	}
-	fmt.Fprintln(streams.Err, "error:", termsafe.Text(brief(err)))
-	return 1
-}
-
-// brief formats an error without the long URLs of Go's HTTP client. The errors
-// around them name the request and the cluster.
-func brief(err error) string {
-	text := err.Error()
-	var each func(error)
-	each = func(err error) {
-		if u, ok := err.(*url.Error); ok {
-			text = strings.ReplaceAll(text, u.Error(), u.Err.Error())
-		}
-		switch err := err.(type) {
-		case interface{ Unwrap() error }:
-			if next := err.Unwrap(); next != nil {
-				each(next)
-			}
-		case interface{ Unwrap() []error }:
-			for _, next := range err.Unwrap() {
-				each(next)
-			}
-		}
+	for _, text := range g.failures(err) {
+		g.screen.notice(text)
 	}
-	each(err)
-	return text
+	return 1
 }
 
 // brokenPipe reports whether the reader of the output has gone, as in "tidings

@@ -114,7 +114,7 @@ may read.`,
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
-	admit.flags(cmd)
+	admit.flags(g, cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
