@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -135,6 +136,7 @@ func (b *watchedBody) Close() error {
 func (l *link) explain(err error) error {
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
+	var record tls.RecordHeaderError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
@@ -143,7 +145,7 @@ func (l *link) explain(err error) error {
 		return &uselessError{err, "connect by a name that the certificate is for, or say with --tls-server-name which of them to expect"}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return &uselessError{err, "renew the server's certificate, or correct this machine's clock (--insecure-skip-tls-verify trusts anybody)"}
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return &uselessError{fmt.Errorf("%s speaks HTTP, not HTTPS", l.server), l.correct + strings.Replace(l.server, "https://", "http://", 1)}
 	case strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
 		return l.encrypted()
