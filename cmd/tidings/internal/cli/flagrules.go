@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // exclusive rejects the use of two or more of these flags together; why says the
@@ -40,14 +39,12 @@ func (g *globals) needs(name, other string) {
 
 // flagInUse returns a flag as it is written if the command line has it, or "".
 func flagInUse(cmd *cobra.Command, name string) string {
-	var used string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != name {
-			return
-		}
-		if used = "--" + name; f.Shorthand != "" {
-			used += " (-" + f.Shorthand + ")"
-		}
-	})
-	return used
+	f := cmd.Flag(name)
+	switch {
+	case f == nil || !f.Changed:
+		return ""
+	case f.Shorthand != "":
+		return "--" + name + " (-" + f.Shorthand + ")"
+	}
+	return "--" + name
 }
