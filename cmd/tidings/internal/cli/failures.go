@@ -34,6 +34,10 @@ func (g *globals) failures(err error) []string {
 // begins as in kubectl. An object that does not exist is described as in kubectl, too.
 func (g *globals) failure(err error) string {
 	text := brief(err)
+	var connecting *uselessError
+	if errors.As(err, &connecting) { // says all there is to say
+		text = connecting.Error()
+	}
 	var answer *apierrors.StatusError
 	if !errors.As(err, &answer) || answer.ErrStatus.Reason == metav1.StatusReasonUnknown {
 		return "error: " + text

@@ -33,7 +33,7 @@ type watched struct {
 }
 
 // uselessError is the error of a request that would fail in the same way if it were
-// repeated. hint says what to do.
+// repeated. It names the server; hint says what to do.
 type uselessError struct {
 	err  error
 	hint string
@@ -140,11 +140,11 @@ func (l *link) explain(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
-		return &uselessError{err, "name the file of that authority's certificate with --certificate-authority (--insecure-skip-tls-verify trusts anybody)"}
+		return &uselessError{fmt.Errorf("%s: %w", l.server, err), "name the file of that authority's certificate with --certificate-authority (--insecure-skip-tls-verify trusts anybody)"}
 	case errors.As(err, &name):
-		return &uselessError{err, "connect by a name that the certificate is for, or say with --tls-server-name which of them to expect"}
+		return &uselessError{fmt.Errorf("%s: %w", l.server, err), "connect by a name that the certificate is for, or say with --tls-server-name which of them to expect"}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return &uselessError{err, "renew the server's certificate, or correct this machine's clock (--insecure-skip-tls-verify trusts anybody)"}
+		return &uselessError{fmt.Errorf("%s: %w", l.server, err), "renew the server's certificate, or correct this machine's clock (--insecure-skip-tls-verify trusts anybody)"}
 	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return &uselessError{fmt.Errorf("%s speaks HTTP, not HTTPS", l.server), l.correct + strings.Replace(l.server, "https://", "http://", 1)}
 	case strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
