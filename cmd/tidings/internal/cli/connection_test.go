@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -33,6 +35,7 @@ func front(w *world, handle func(http.ResponseWriter, *http.Request, http.Handle
 	proxy.Transport = transport
 	w.Cleanup(transport.CloseIdleConnections)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handle(rw, r, proxy) }))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // of failed handshakes
 	w.Cleanup(srv.Close)
 	return srv
 }
