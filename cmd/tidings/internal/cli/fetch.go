@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,8 +30,12 @@ const (
 // pageSize is the number of objects to request at a time, as in kubectl.
 const pageSize = 500
 
-// query selects objects of a target. next is a continue token.
-type query struct{ labels, fields, next string }
+// query selects objects of a target. next is a continue token, limit the size of a
+// page, pageSize if it is 0.
+type query struct {
+	labels, fields, next string
+	limit                int
+}
 
 // fetch requests a page of o, or the single object o, and returns the response's
 // JSON.
@@ -43,7 +48,7 @@ func fetch(ctx context.Context, o target, q query, accept string) ([]byte, error
 	if o.name != "" {
 		verb = "get"
 	} else {
-		values.Set("limit", strconv.Itoa(pageSize))
+		values.Set("limit", strconv.Itoa(cmp.Or(q.limit, pageSize)))
 		for key, value := range map[string]string{"labelSelector": q.labels, "fieldSelector": q.fields, "continue": q.next} {
 			if value != "" {
 				values.Set(key, value)

@@ -35,13 +35,18 @@ selectors, or those with the given names.
 
 It reads from the cluster, or with --server from a running "tidings serve", which
 answers from memory without asking the cluster. --context then names clusters of
-that server.`,
+that server. Flags like --token-file and --certificate-authority are kubectl's, and
+work for a cluster as for a server with authentication.
+
+An object that does not exist is an error, with exit code 1. So is a cluster that
+cannot be read; what others have is printed.`,
 		Example: `  tidings get pods                           # in the context's namespace
   tidings get deploy,rs -A -o wide           # two resources, everywhere
   tidings get pod web-1 web-2 -o yaml        # by name
   tidings get pod/web-1 service/web          # the same, of several resources
   tidings get nodes --context a --context b  # of two clusters
-  tidings get pods -A --server http://127.0.0.1:8888`,
+  tidings get pods -A --server http://127.0.0.1:8888
+  tidings get pods -A --server https://mirror:6443 --token-file token --certificate-authority ca.crt`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: g.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -158,6 +163,10 @@ func (get *getter) fetch(ctx context.Context, wanted []arg) ([]result, error) {
 					q.fields, o.name = o.fieldSelector(q.fields), ""
 				}
 				b, err := get.pages(ctx, o, q)
+				if err == nil && w.name != "" && len(b.table.rows)+len(b.objects) == 0 {
+					o.name = w.name
+					err = o.notFound()
+				}
 				if err != nil {
 					errs = append(errs, err)
 					continue

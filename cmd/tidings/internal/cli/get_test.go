@@ -133,7 +133,7 @@ func TestGetErrors(t *testing.T) {
 	w.create(pod("p"))
 	for args, says := range map[string]string{
 		"get":               "say what to get",
-		"get pods x":        `get pods in namespace default of cluster a: pods "x" not found`,
+		"get pods x":        `Error from server (NotFound): pods "x" not found`,
 		"get podz":          `"podz"; did you mean pods?`,
 		"get pods p -l a=b": "not both",
 		"get pod/p q":       `"q": after pod/p`,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,13 +26,16 @@ type globals struct {
 	kubeconfig    string
 	contexts      []string
 	demo          bool
-	server        string // a mirror to read from, "" for the clusters themselves
+	conn          connection
 	level, format string // of the log
 	logErrors     bool   // the command's error is a log record, too
 	namespace     string
 	allNamespaces bool
 	selector      string
 	fieldSelector string
+
+	flagRules []func(*cobra.Command) error // see exclusive and needs
+	several   bool                         // several clusters are in use
 }
 
 func newRoot(g *globals) *cobra.Command {
@@ -54,7 +58,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 		Version:           thisBuild().String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return g.prepare(cmd) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
@@ -63,8 +67,8 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	f.BoolVar(&g.demo, "demo", false, "use the embedded demo cluster instead of a kubeconfig")
 	f.StringVarP(&g.level, "log-level", "v", "", "log to stderr from this level on: debug, info, warn or error")
 	f.StringVar(&g.format, "log-format", formatText, "`format` of the log: text or json, one record a line")
-	root.MarkFlagsMutuallyExclusive("demo", "kubeconfig")
-	root.MarkFlagsMutuallyExclusive("demo", "context")
+	g.exclusive(root, "the demo cluster needs no kubeconfig", "demo", "kubeconfig")
+	g.exclusive(root, "the demo is one cluster", "demo", "context")
 	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
 	root.SetVersionTemplate("{{.Version}}")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
@@ -88,14 +92,22 @@ func (g *globals) scopeFlags(cmd *cobra.Command) {
 	f.BoolVarP(&g.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
 	f.StringVarP(&g.selector, "selector", "l", "", "label `selector`, as in 'app=web,tier!=cache'")
 	f.StringVar(&g.fieldSelector, "field-selector", "", "field `selector`, as in 'spec.nodeName=worker-1'; the server decides which fields it knows")
-	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	g.exclusive(cmd, "say one namespace or all", "namespace", "all-namespaces")
 	complete(cmd, "namespace", g.completeNamespaces)
 }
 
 // prepare checks the flags and makes the logger.
-func (g *globals) prepare() error {
+func (g *globals) prepare(cmd *cobra.Command) error {
 	if g.format != formatText && g.format != formatJSON {
 		return fmt.Errorf("--log-format %s: choose text or json", g.format)
+	}
+	for _, rule := range g.flagRules {
+		if err := rule(cmd); err != nil {
+			return err
+		}
+	}
+	if err := g.conn.check(); err != nil {
+		return err
 	}
 	g.logTo(slog.DiscardHandler)
 	if g.level != "" {
@@ -140,20 +152,24 @@ func (g *globals) logTo(handler slog.Handler) {
 // clusters opens the clusters that --kubeconfig, --context, --server and --demo
 // select. close closes them.
 func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, close func(), err error) {
-	if !g.demo || g.server != "" {
-		if g.server != "" {
+	if !g.demo || g.conn.server != "" {
+		if g.conn.server != "" {
 			clusters, err = g.mirrors(ctx)
 		} else {
-			clusters, err = cluster.FromKubeconfigs(g.kubeconfig, g.contexts)
+			clusters, err = g.kubeconfigClusters()
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+		g.several = len(clusters) > 1
 		return clusters, func() {
 			for _, c := range clusters {
 				c.Close()
 			}
 		}, nil
+	}
+	if flag := cmp.Or(g.conn.tokenFlag(), g.conn.tlsFlag(), g.conn.asFlag()); flag != "" {
+		return nil, nil, fmt.Errorf("%s: the demo cluster is in this process and has no users", flag)
 	}
 	simulated := demo.New(demo.Workload{}, fakeapi.Options{})
 	cfg, disconnect := fakeapi.InProcess(simulated.Cluster)

@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,8 +12,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
-
-	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 
 	// kubeconfig users that log in through plugins
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
@@ -69,37 +65,15 @@ func run(ctx context.Context, streams IO, name string, args []string, logging fu
 		// The user interrupted it and needs no message.
 		return 130
 	}
-	if g.logErrors {
-		g.log.Error("stopped", "err", brief(err))
-		return 1
+	for _, text := range g.failures(err) {
+		if g.logErrors {
+			g.log.Error("stopped", "err", text)
+			continue
+		}
+		// Hints are quoted command lines.
+		g.screen.notice(strings.ReplaceAll(text, `"`+programName+" ", `"`+name+" "))
 	}
-	// Hints are quoted command lines.
-	fmt.Fprintln(streams.Err, "error:", strings.ReplaceAll(termsafe.Text(brief(err)), `"`+programName+" ", `"`+name+" "))
 	return 1
-}
-
-// brief formats an error without the long URLs of Go's HTTP client. The errors
-// around them name the request and the cluster.
-func brief(err error) string {
-	text := err.Error()
-	var each func(error)
-	each = func(err error) {
-		if u, ok := err.(*url.Error); ok {
-			text = strings.ReplaceAll(text, u.Error(), u.Err.Error())
-		}
-		switch err := err.(type) {
-		case interface{ Unwrap() error }:
-			if next := err.Unwrap(); next != nil {
-				each(next)
-			}
-		case interface{ Unwrap() []error }:
-			for _, next := range err.Unwrap() {
-				each(next)
-			}
-		}
-	}
-	each(err)
-	return text
 }
 
 // brokenPipe reports whether the reader of the output has gone, as in "tidings

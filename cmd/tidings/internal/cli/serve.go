@@ -117,7 +117,7 @@ may read.`,
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	f.StringVar(&pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
-	admit.flags(cmd)
+	admit.flags(g, cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }

@@ -126,7 +126,7 @@ func TestGetFromServer(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for args, says := range map[string]string{
-		"pods x":                                `in namespace default of cluster`,
+		"pods x":                                `Error from server (NotFound): pods "x" not found`,
 		"podz":                                  `"podz"; did you mean pods?`,
 		"pods --context z":                      "there are: a, b",
 		"pods --field-selector spec.nonsense=1": "spec.nonsense",

@@ -36,7 +36,7 @@ type admission struct {
 	authority []byte // signed the generated certificate
 }
 
-func (a *admission) flags(cmd *cobra.Command) {
+func (a *admission) flags(g *globals, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.authentication, "authentication", authenticateNone, "`how` callers authenticate: upstream, as at the API server, with the rights they have there; or none, for this machine only")
 	f.StringVar(&a.clientCA, "client-ca-file", "", "PEM `file` of the authorities whose client certificates are accepted (default: those that the API server accepts)")
@@ -49,7 +49,8 @@ func (a *admission) flags(cmd *cobra.Command) {
 	f.IntVar(&a.limits.MaxWatches, "max-watches", 0, "open watches (default 10000)")
 	f.IntVar(&a.limits.MaxRequestsPerCaller, "max-requests-per-caller", 0, "concurrent requests of one caller (default 100)")
 	f.IntVar(&a.limits.MaxWatchesPerCaller, "max-watches-per-caller", 0, "open watches of one caller (default 1000)")
-	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
+	g.needs("tls-cert-file", "tls-private-key-file")
+	g.needs("tls-private-key-file", "tls-cert-file")
 	complete(cmd, "authentication", cobra.FixedCompletions([]string{
 		cobra.CompletionWithDesc(authenticateUpstream, "callers have the rights that they have at the API server"),
 		cobra.CompletionWithDesc(authenticateNone, "everybody who can connect has your rights"),

@@ -247,27 +247,32 @@ func TestWatchErrors(t *testing.T) {
 		return nil
 	})
 	for args, says := range map[string][]string{
-		"watch":                       {"say what to watch"},
-		"watch podz":                  {`cluster "a"`, `"podz"`, "pods", "tidings api-resources"},
-		"watch pods,secrets":          {"secrets in namespace default of cluster a", "forbidden", "grant the verbs list and watch"},
-		"watch pods,secrets -A":       {"secrets of cluster a", "or ask for a single namespace"},
-		"watch secrets --once":        {"forbidden"},
-		"watch pods/":                 {"name is missing"},
-		"watch pods/..":               {`".."`},
-		"watch pods/a/b":              {`"a/b"`},
-		"watch ,":                     {"say a resource like"},
-		"watch pods -o table":         {"--output table: choose line, wide, diff, json, yaml"},
-		"watch pods -l =":             {"--selector ="},
-		"watch pods -n x -A":          {"namespace", "all-namespaces"},
-		"watch pods --context z":      {`no context "z" (it has a)`},
-		"watch pods --demo":           {"demo", "kubeconfig"},
-		"watch pods -v loud":          {"--log-level loud"},
-		"watch pods --nonsense":       {"--nonsense"},
-		"wach pods":                   {`unknown command "wach"`, "watch"},
-		"watch pods --since 1 --once": {"since", "once"},
+		"watch":                             {"say what to watch"},
+		"watch podz":                        {`cluster "a"`, `"podz"`, "pods", "tidings api-resources"},
+		"watch pods,secrets":                {"Error from server (Forbidden): ", "secrets in namespace default of cluster a", "forbidden", "grant the verbs list and watch"},
+		"watch pods,secrets -A":             {"secrets of cluster a", "or ask for a single namespace"},
+		"watch secrets --once":              {"forbidden"},
+		"watch pods/":                       {"name is missing"},
+		"watch pods/..":                     {`".."`},
+		"watch pods/a/b":                    {`"a/b"`},
+		"watch ,":                           {"say a resource like"},
+		"watch pods -o table":               {"--output table: choose line, wide, diff, json, yaml"},
+		"watch pods -l =":                   {"--selector ="},
+		"watch pods -n x -A":                {"--namespace (-n) and --all-namespaces (-A) cannot be combined"},
+		"watch pods --context z":            {`no context "z" (it has a)`},
+		"watch pods --demo":                 {"--demo and --kubeconfig cannot be combined"},
+		"watch pods -v loud":                {"--log-level loud"},
+		"watch pods --nonsense":             {"--nonsense"},
+		"wach pods":                         {`unknown command "wach"`, "watch"},
+		"watch pods --since 1 --once":       {"--since and --once cannot be combined"},
+		"watch pods --timeout -1s":          {"--timeout -1s: give a time"},
+		"watch pods --as-group x":           {"--as-group needs --as"},
+		"watch pods --token-file /no":       {"--token-file: open /no"},
+		"watch pods --request-timeout soon": {"--request-timeout soon: give a time"},
+		"watch pods --client-key x":         {"--client-key needs --client-certificate"},
 	} {
 		out, errs, code := w.run(strings.Fields(args)...)
-		if code != 1 || !strings.HasPrefix(errs, "error: ") {
+		if code != 1 || !strings.HasPrefix(strings.ToLower(errs), "error") {
 			t.Errorf("%s: ends with %d, %q, %q", args, code, errs, out)
 		}
 		for _, want := range says {
