@@ -34,6 +34,7 @@ func newServe(g *globals) *cobra.Command {
 		memory    string
 		pass      bool
 		admit     admission
+		audit     auditing
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -100,7 +101,10 @@ may read.`,
 			if err := admit.check(g); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, &admit,
+			if err := audit.check(); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), listen, &admit, &audit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
 				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
@@ -115,6 +119,7 @@ may read.`,
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	admit.flags(cmd)
+	audit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -129,7 +134,7 @@ func defaultCluster(contexts []string) string {
 
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address string, admit *admission, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, address string, admit *admission, audit *auditing, mo mirror.Options, so server.Options) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
@@ -156,6 +161,12 @@ func (g *globals) serve(ctx context.Context, address string, admit *admission, m
 	if so.Gate != nil {
 		defer so.Gate.Close()
 	}
+	log, closeLog, err := audit.open(g)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }() // the server has ended
+	so.Audit = log
 	s, err := server.New(m, so)
 	if err != nil {
 		return err

@@ -57,6 +57,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 	if state := s.memory.state(); state != "" {
 		checks = append(checks, check{name: "memory", note: state})
 	}
+	if s.opts.Audit != nil {
+		checks = append(checks, check{name: "audit-log", note: auditState(s.opts.Audit.Status())})
+	}
 	for _, c := range status.Clusters {
 		if rt.name != "" && c.Name != rt.name {
 			continue
