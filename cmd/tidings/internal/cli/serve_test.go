@@ -188,8 +188,18 @@ func TestServeErrors(t *testing.T) {
 		"--max-watches -1":                  "--max-watches",
 		"--authentication upstream --client-ca-file /nowhere":                      "/nowhere",
 		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
-		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
-		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
+		"--audit-log /dev/null":                                             "regular file",
+		"--audit-log x --audit-log-maxsize 0":                               "--audit-log-maxsize",
+		"--audit-log-maxage -1":                                             "--audit-log-maxage",
+		"--tls-cert-dir x":                                                  "--authentication upstream",
+		"--authentication upstream --tls-cert-dir /dev/null/x":              "--tls-cert-dir",
+		"--write-kubeconfig x --write-kubeconfig-users":                     "--authentication upstream",
+		"--external-url mirror:8443":                                        "give a scheme, a host and a port",
+		"--external-url https://mirror/path":                                "give a scheme, a host and a port",
+		"--external-url http://mirror --authentication upstream":            "use https",
+		"--listen 0.0.0.0:0 --authentication upstream --write-kubeconfig x": "say with --external-url",
+		"--write-kubeconfig /dev/null/x":                                    "--write-kubeconfig",
+		"--authentication upstream --insecure-serve-anyone":                 "makes no sense",
 		"pods": "unknown command",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
@@ -273,7 +283,7 @@ func TestServeAsUpstream(t *testing.T) {
 	r := newReal(t, controlplane.Admin)
 	r.kubectl("", "create", "configmap", "for-some", "-n", controlplane.Namespace)
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
-	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
+	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--write-kubeconfig-users", "--resource", "configmaps")
 	var said []string
 	for len(said) == 0 || !strings.Contains(said[len(said)-1], "fingerprint") {
 		said = append(said, s.remark())
