@@ -124,7 +124,7 @@ func (a *audited) what() {
 		e.Verb = audit.Bounded(strings.ToLower(a.request.Method), maxAuditName)
 	}
 	if attributes.Resource != "" {
-		name := func(s string) string { return audit.Bounded(s, maxAuditName) }
+		name := func(s string) string { return audit.Bounded(g.credentials.Redact(s), maxAuditName) }
 		e.ObjectRef = &auditv1.ObjectReference{
 			Resource: name(attributes.Resource), Namespace: name(attributes.Namespace), Name: name(attributes.Name),
 			APIGroup: name(attributes.Group), APIVersion: name(attributes.Version), Subresource: name(attributes.Subresource),
