@@ -72,8 +72,8 @@ func New(out io.Writer, opts Options) *Log {
 	return l
 }
 
-// Write queues an event. It never waits: if the queue is full, the event is dropped.
-// The caller must not modify e afterwards.
+// Write queues an event as it is now. It never waits: if the queue is full, the event is
+// dropped.
 func (l *Log) Write(e *auditv1.Event) { l.queue(encode(e)) }
 
 // WriteStranger queues the event of a refused request whose caller is not known.

@@ -73,7 +73,8 @@ may read.`,
   tidings serve --resource pods --resource deploy       # these, from the start
   tidings serve --context '*' --listen 127.0.0.1:9999   # all clusters there are
   tidings serve --authentication upstream --listen :6443 \
-    --tls-cert-dir ~/tidings-tls --external-url https://mirror.example.com:6443 --write-kubeconfig mirror.yaml
+    --tls-cert-dir tls --external-url https://mirror.example.com:6443 \
+    --write-kubeconfig mirror.yaml --audit-log audit.log
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
