@@ -37,6 +37,7 @@ type disk struct {
 	err     error         // of each write
 	room    int           // how much of a write that fails is written
 	stuck   chan struct{} // if not nil, a write waits until it closes
+	delay   time.Duration // of each write
 }
 
 func (d *disk) Write(p []byte) (int, error) {
@@ -46,6 +47,7 @@ func (d *disk) Write(p []byte) (int, error) {
 	if stuck != nil {
 		<-stuck
 	}
+	time.Sleep(d.delay)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
@@ -113,15 +115,19 @@ func TestEventsAreWrittenInOrder(t *testing.T) {
 	}
 }
 
-// A disk that does not answer keeps nobody waiting, and memory is bounded.
+// A disk that does not answer keeps nobody waiting for long, and memory is bounded.
 func TestSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, log := disk{stuck: make(chan struct{})}, logbook.Book{}
 		l := audit.New(&d, audit.Options{QueueBytes: 10_000, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l.Write(event("/first"))
 		synctest.Wait() // it is being written
+		begun := time.Now()
 		for range 1000 {
 			l.Write(event("/more"))
+		}
+		if waited := time.Since(begun); waited != time.Second {
+			t.Errorf("all together have waited for %s", waited)
 		}
 		s := l.Status()
 		if s.Dropped == 0 || s.Queued == 0 || s.Queued > 10_000 {
@@ -140,6 +146,42 @@ func TestSlowDisk(t *testing.T) {
 		got, torn := events(t, d.content.Bytes())
 		if s = l.Status(); torn != 0 || uint64(len(got)) != s.Written || s.Written+s.Dropped != 1001 {
 			t.Errorf("%d events, %d lines that are none: %+v", len(got), torn, s)
+		}
+	})
+}
+
+// A flood that the disk can follow loses nothing: it waits. Strangers do not wait.
+func TestFloodWaitsForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := disk{delay: 100 * time.Millisecond}
+		l := audit.New(&d, audit.Options{QueueBytes: 10_000, Logger: slog.New(slog.DiscardHandler)})
+		var group sync.WaitGroup
+		const callers, each = 20, 50
+		for range callers {
+			group.Go(func() {
+				for range each {
+					l.Write(event("/flood"))
+				}
+			})
+		}
+		group.Wait()
+		begun := time.Now()
+		for range 50 {
+			l.WriteStranger(event("/strange"))
+		}
+		if waited := time.Since(begun); waited > 0 {
+			t.Errorf("strangers have waited for %s", waited)
+		}
+		stop(t, l)
+		got, _ := events(t, d.content.Bytes())
+		flood := 0
+		for _, e := range got {
+			if e.RequestURI == "/flood" {
+				flood++
+			}
+		}
+		if flood != callers*each {
+			t.Errorf("%d events of %d: %+v", flood, callers*each, l.Status())
 		}
 	})
 }

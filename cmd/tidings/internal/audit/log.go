@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -34,6 +36,9 @@ const (
 	keptBytes = 256 << 10
 	// remindInterval is how often the log of the program repeats that events are lost.
 	remindInterval = time.Minute
+	// maxWait is how long an event waits for room in the queue, and maxWaiting how many
+	// events may wait.
+	maxWait, maxWaiting = time.Second, 1000
 )
 
 // errDropped is why an event is lost that did not fit in the queue.
@@ -44,6 +49,10 @@ type Log struct {
 	out       io.Writer
 	opts      Options
 	strangers strangers
+
+	room    *semaphore.Weighted // in pending, in bytes
+	waiting atomic.Int64        // events that wait for room
+	stuck   atomic.Bool         // an event has waited in vain since the last write
 
 	mu       sync.Mutex
 	pending  []byte // whole lines
@@ -67,27 +76,33 @@ func New(out io.Writer, opts Options) *Log {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	l := &Log{out: out, opts: opts, strangers: newStrangers(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &Log{out: out, opts: opts, strangers: newStrangers(), room: semaphore.NewWeighted(int64(opts.QueueBytes)), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go l.run()
 	return l
 }
 
-// Write queues an event as it is now. It never waits: if the queue is full, the event is
-// dropped.
-func (l *Log) Write(e *auditv1.Event) { l.queue(encode(e)) }
+// Write queues an event as it is now. If the queue is full, it waits for room for a
+// second at most, and then drops the event. So a caller cannot push its events out of
+// the log with a flood that a working disk can follow. Once an event was dropped, others
+// are dropped at once until something has been written again.
+func (l *Log) Write(e *auditv1.Event) { l.queue(encode(e), true) }
 
-// WriteStranger queues the event of a refused request whose caller is not known.
-// Beyond some events a second, only the number of them is written, by address and
-// status code.
+// WriteStranger queues the event of a refused request whose caller is not known. It
+// never waits. Beyond some events a second, only the number of them is written, by
+// address and status code.
 func (l *Log) WriteStranger(e *auditv1.Event) {
 	if l.strangers.admit(e) {
-		l.Write(e)
+		l.queue(encode(e), false)
 	}
 }
 
-func (l *Log) queue(line []byte) {
+func (l *Log) queue(line []byte, wait bool) {
+	fits := l.reserve(int64(len(line)), wait)
 	l.mu.Lock()
-	fits := !l.closed && len(l.pending)+len(line) <= l.opts.QueueBytes
+	if fits && l.closed {
+		l.room.Release(int64(len(line)))
+		fits = false
+	}
 	if fits {
 		l.pending = append(l.pending, line...)
 	} else {
@@ -99,6 +114,27 @@ func (l *Log) queue(line []byte) {
 	} else {
 		l.remind(errDropped)
 	}
+}
+
+// reserve takes room for a line in the queue, which the writer releases.
+func (l *Log) reserve(size int64, wait bool) bool {
+	if l.room.TryAcquire(size) {
+		return true
+	}
+	if !wait || l.stuck.Load() || size > int64(l.opts.QueueBytes) {
+		return false
+	}
+	defer l.waiting.Add(-1)
+	if l.waiting.Add(1) > maxWaiting {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
+	defer cancel()
+	if l.room.Acquire(ctx, size) != nil {
+		l.stuck.Store(true)
+		return false
+	}
+	return true
 }
 
 func (l *Log) signal() {
@@ -158,6 +194,8 @@ func (l *Log) run() {
 		lines, closed := l.pending, l.closed
 		l.pending, l.spare = l.spare[:0], nil
 		l.mu.Unlock()
+		l.stuck.Store(false)
+		l.room.Release(int64(len(lines)))
 		l.write(lines)
 		l.mu.Lock()
 		if l.spare = lines[:0]; cap(lines) > keptBytes {
