@@ -76,7 +76,7 @@ func (a *Authority) renew() error {
 	template.Subject = pkix.Name{Organization: []string{authorityName}, CommonName: authorityName + " certificate authority"}
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	template.IsCA, template.MaxPathLenZero = true, true
-	if a.cert != nil {
+	if a.cert != nil { // another version of Go may derive another one
 		template.SubjectKeyId = a.cert.SubjectKeyId
 	}
 	a.cert, err = sign(template, template, a.key.Public(), a.key)
