@@ -35,6 +35,7 @@ func newServe(g *globals) *cobra.Command {
 		pass      bool
 		pprof     string
 		admit     admission
+		audit     auditing
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -73,7 +74,9 @@ may read.`,
   tidings serve                                         # the current context
   tidings serve --resource pods --resource deploy       # these, from the start
   tidings serve --context '*' --listen 127.0.0.1:9999   # all clusters there are
-  tidings serve --authentication upstream --listen :6443 --write-kubeconfig mirror.yaml
+  tidings serve --authentication upstream --listen :6443 \
+    --tls-cert-dir tls --external-url https://mirror.example.com:6443 \
+    --write-kubeconfig mirror.yaml --audit-log audit.log
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,7 +105,10 @@ may read.`,
 			if err := admit.check(g); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, pprof, &admit,
+			if err := audit.check(); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), listen, pprof, &admit, &audit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
 				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
 		},
@@ -118,6 +124,7 @@ may read.`,
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	f.StringVar(&pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
 	admit.flags(g, cmd)
+	audit.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -135,7 +142,7 @@ const checkTimeout = 5 * time.Second
 
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address, pprof string, admit *admission, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, address, pprof string, admit *admission, audit *auditing, mo mirror.Options, so server.Options) (err error) {
 	begun := time.Now()
 	g.logStart(admit, so.Passthrough)
 	group, ctx := errgroup.WithContext(ctx)
@@ -166,6 +173,12 @@ func (g *globals) serve(ctx context.Context, address, pprof string, admit *admis
 	if so.Gate != nil {
 		defer so.Gate.Close()
 	}
+	log, closeLog, err := audit.open(g)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }() // the server has ended
+	so.Audit = log
 	s, err := server.New(m, so)
 	if err != nil {
 		return err

@@ -201,6 +201,16 @@ func TestServeErrors(t *testing.T) {
 		"--pprof nonsense":                                                         "--pprof nonsense",
 		"--log-format xml":                                                         "choose text or json",
 		"pods":                                                                     "unknown command",
+		"--audit-log /dev/null":                                                    "regular file",
+		"--audit-log x --audit-log-maxsize 0":                                      "--audit-log-maxsize",
+		"--audit-log-maxage -1":                                                    "--audit-log-maxage",
+		"--tls-cert-dir x":                                                         "--authentication upstream",
+		"--authentication upstream --tls-cert-dir /dev/null/x":                     "--tls-cert-dir",
+		"--write-kubeconfig x --write-kubeconfig-users":                            "--authentication upstream",
+		"--external-url mirror:8443":                                               "give a scheme, a host and a port",
+		"--external-url https://mirror/path":                                       "give a scheme, a host and a port",
+		"--external-url http://mirror --authentication upstream":                   "use https",
+		"--listen 0.0.0.0:0 --authentication upstream --write-kubeconfig x":        "say with --external-url",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
@@ -283,7 +293,7 @@ func TestServeAsUpstream(t *testing.T) {
 	r := newReal(t, controlplane.Admin)
 	r.kubectl("", "create", "configmap", "for-some", "-n", controlplane.Namespace)
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
-	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
+	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--write-kubeconfig-users", "--resource", "configmaps")
 	var said []string
 	for len(said) == 0 || !strings.Contains(said[len(said)-1], "msg=serving") {
 		said = append(said, s.remark())

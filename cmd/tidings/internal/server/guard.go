@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -27,6 +28,7 @@ type grant struct {
 	credentials access.Credentials
 
 	attributes  access.Attributes // the authorized action
+	decision    *access.Decision  // about it; nil: there is none
 	reauthorize bool              // check again while the request is open
 	// The request is forwarded without a review: the cluster decides by the caller's
 	// own credentials.
@@ -35,6 +37,7 @@ type grant struct {
 	timeout time.Duration // requested by the caller; 0: none
 	query   *read.Query   // of a REST route about objects
 	params  params
+	visible []string // the namespaces read with visible=true; "*": all
 }
 
 type grantKey struct{}
@@ -108,7 +111,8 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	case metric:
 		g.attributes = monitoring
 	case clusterList, clusterOne:
-		return nil // for all authenticated callers
+		g.decision = allowedWithoutReview("the clusters are shown to all callers")
+		return nil
 	case kubernetes:
 		if rt.api == nil {
 			return apierrors.NewBadRequest("the path is not valid")
@@ -116,9 +120,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 		if g.timeout, err = timeoutOf(r, rt); err != nil {
 			return err
 		}
-		if g.attributes = access.AttributesOf(rt.api.Info); rt.api.Query != nil {
-			g.attributes = attributesOf(rt.api.Query)
-		}
+		g.attributes = kubernetesAttributes(rt.api)
 		if g.forwarded = s.mustForward(rt.api); g.forwarded {
 			return nil
 		}
@@ -137,9 +139,22 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	}
 	if s.opts.Gate == nil {
 		g.reauthorize = false
+		g.decision = allowedWithoutReview("callers are not authenticated")
 		return nil
 	}
-	return g.reviewer.Authorize(ctx, g.caller, g.attributes)
+	decision, err := g.reviewer.Decide(ctx, g.caller, g.attributes)
+	if err == nil || apierrors.IsForbidden(err) {
+		g.decision = &decision
+	}
+	return err
+}
+
+// kubernetesAttributes returns what a request of the Kubernetes API does.
+func kubernetesAttributes(api *kubeapi.Request) access.Attributes {
+	if api.Query != nil {
+		return attributesOf(api.Query)
+	}
+	return access.AttributesOf(api.Info)
 }
 
 // timeoutOf reads the timeout parameter of a Kubernetes API request; see

@@ -67,6 +67,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 	if state := s.memory.state(); state != "" {
 		checks = append(checks, check{name: "memory", note: state})
 	}
+	if s.opts.Audit != nil {
+		checks = append(checks, check{name: "audit-log", note: auditState(s.opts.Audit.Status())})
+	}
 	var ready, all int
 	var ofClusters []check
 	for _, c := range s.mirror.Status().Clusters {

@@ -42,7 +42,12 @@ func newMetrics(s *Server) (*metrics, error) {
 		}
 	}
 	if s.opts.Gate != nil {
-		return out, registry.Register(s.opts.Gate)
+		if err := registry.Register(s.opts.Gate); err != nil {
+			return nil, err
+		}
+	}
+	if s.opts.Audit != nil {
+		return out, registry.Register(s.opts.Audit)
 	}
 	return out, nil
 }

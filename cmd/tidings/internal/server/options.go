@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -82,6 +83,10 @@ type Options struct {
 	// mirrored resources to the cluster, with the credentials of the caller and never
 	// with the mirror's. Otherwise they are refused.
 	Passthrough bool
+	// Audit is the audit log, nil for none. It has an event for each request, with the
+	// caller and the action, and without content, tokens and unknown parameters. The
+	// caller closes it, after the server has ended.
+	Audit *audit.Log
 	// Reads are options of the reader, such as for the pages of lists.
 	Reads read.Options
 	// Kubernetes are options of the Kubernetes API. The server sets Else, Admit and
