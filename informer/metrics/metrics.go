@@ -55,7 +55,8 @@ func sum(a, b float64) float64     { return a + b }
 func lowest(a, b float64) float64  { return min(a, b) }
 func highest(a, b float64) float64 { return max(a, b) }
 
-var labels = []string{"cluster", "group", "version", "resource", "namespace"}
+// Prometheus gives targets in Kubernetes a label "namespace" of their own.
+var labels = []string{"cluster", "group", "version", "resource", "resource_namespace"}
 
 func of[S any](labels []string, name, help string, kind prometheus.ValueType, join func(a, b float64) float64, value func(S) (float64, bool)) measure[S] {
 	return measure[S]{prometheus.NewDesc("tidings_informer_"+name, help, labels, nil), kind, value, join}

@@ -61,9 +61,9 @@ func TestCollector(t *testing.T) {
 	if err := registry.Register(metrics.NewCollector(metrics.OfFactory(factory))); err != nil {
 		t.Fatal(err)
 	}
-	const of = `{cluster="test",group="",namespace="default",resource="configmaps",version="v1"`
-	want := strings.NewReplacer("{}", of+"}", "{h}", `{cluster="test",group="",handler="auditor",namespace="default",resource="configmaps",version="v1"}`,
-		"{p}", `{cluster="test",group="",namespace="default",phase="watching",resource="configmaps",version="v1"}`).Replace(`
+	const of = `{cluster="test",group="",resource="configmaps",resource_namespace="default",version="v1"`
+	want := strings.NewReplacer("{}", of+"}", "{h}", `{cluster="test",group="",handler="auditor",resource="configmaps",resource_namespace="default",version="v1"}`,
+		"{p}", `{cluster="test",group="",phase="watching",resource="configmaps",resource_namespace="default",version="v1"}`).Replace(`
 # HELP tidings_informer_objects Objects in the store.
 # TYPE tidings_informer_objects gauge
 tidings_informer_objects{} 1

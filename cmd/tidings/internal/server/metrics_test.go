@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 	r.get("/podz")
 	w := r.eventSource("/cm?watch=true")
 	w.expect("ADDED default/a@5", "SYNCED")
-	const configMaps = `{cluster="test",group="",namespace="",resource="configmaps",version="v1"} `
+	const configMaps = `{cluster="test",group="",resource="configmaps",resource_namespace="",version="v1"} `
 	missing := r.shows("",
 		`tidings_informer_objects`+configMaps+"1\n", `tidings_informer_synced`+configMaps+"1\n", `tidings_informer_relists_total`+configMaps+"0\n",
 		`tidings_informer_bytes{cluster="test",`, `tidings_informer_events_total{cluster="test",`, `tidings_informer_watches_total{`, `tidings_informer_phase{cluster="test",`,
