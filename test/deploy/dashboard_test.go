@@ -141,7 +141,7 @@ func (s *scraped) unknown(expr parser.Expr) (all []string) {
 			known[l] = true
 		}
 		for _, m := range v.LabelMatchers {
-			if m.Name != labels.MetricName && !s.labels[v.Name][m.Name] {
+			if m.Name != "__name__" && !s.labels[v.Name][m.Name] {
 				all = append(all, v.Name+"{"+m.Name+"}")
 			}
 		}
