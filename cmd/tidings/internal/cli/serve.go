@@ -110,7 +110,7 @@ may read.`,
 			}
 			return g.serve(cmd.Context(), listen, pprof, &admit, &audit,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
-				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
+				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Revision: thisBuild().Commit, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()

@@ -144,6 +144,14 @@ func (c *Cluster) ensure(r cluster.Resource, namespace string) (*Informer, error
 	return k, nil
 }
 
+// Mirrors reports whether there is an informer of a resource in all namespaces or in
+// the given one. Every resource that has one exists in the cluster.
+func (c *Cluster) Mirrors(gvr schema.GroupVersionResource, namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.informers[scope{gvr, ""}] != nil || c.informers[scope{gvr, namespace}] != nil
+}
+
 // forget removes an informer from the map if it has been idle for at least limit, and
 // reports whether it did.
 func (c *Cluster) forget(k *Informer, limit time.Duration) bool {

@@ -24,6 +24,21 @@ type ClusterStatus struct {
 	Resources  []ResourceStatus // sorted by name
 }
 
+// Up reports whether the API server answers, as far as the informers can tell. It is
+// not known until one of them has watched or failed.
+func (c ClusterStatus) Up() (up, known bool) {
+	for _, r := range c.Resources {
+		switch r.Phase {
+		case informer.Watching, informer.Denied, informer.Gone: // the last two are its answers
+			return true, true
+		case informer.Refused: // an answer that may be old
+			continue
+		}
+		known = known || r.Err != nil || r.Phase == informer.Waiting || r.LastErrorTime.After(r.LastContact)
+	}
+	return false, known
+}
+
 // ResourceStatus is the state of one resource of one cluster.
 type ResourceStatus struct {
 	// Name is the full name of the resource with its version, or the name in

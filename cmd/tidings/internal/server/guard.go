@@ -53,6 +53,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if err == nil {
 			defer leave()
 			err = s.authorize(ctx, r, g)
+			*routeOf(r).action = g.attributes
 		}
 		if err != nil {
 			if !clientGone(r) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 )
 
 // observe wraps every request: it bounds what the client may send, and logs and counts
@@ -21,6 +23,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		start := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout, http2: r.ProtoMajor == 2}
 		rt, unknown := parsePath(s.escapeCluster(r.URL.EscapedPath()))
+		rt.action = new(access.Attributes)
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if len(r.TransferEncoding) > 0 || reads && r.ContentLength != 0 {
 			// A proxy in between might disagree where such a body ends, and take part
@@ -52,7 +55,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			}
 			entry.ended(sent, aborted, panicked)
 			took := time.Since(start)
-			s.metrics.request(rt.pattern, r.Method, out.code, took, rt.watch)
+			s.metrics.request(rt, r.Method, out.code, took)
 			// Never the query: it has selectors and tokens.
 			s.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("route", rt.pattern),
 				slog.String("path", r.URL.Path), slog.Int("status", out.code), slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("client", r.RemoteAddr))

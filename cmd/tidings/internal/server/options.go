@@ -25,8 +25,9 @@ type Options struct {
 	// InsecureServeAnyone allows other than loopback addresses without authentication,
 	// though everybody who can connect can read all that the mirror can.
 	InsecureServeAnyone bool
-	// Version of the program, for the index.
-	Version string
+	// Version of the program, for the index and the metrics, and the revision that it
+	// was built from, for the metrics.
+	Version, Revision string
 	// KeepAlive is how often a watch sends something at least. 0 means 15 seconds.
 	KeepAlive time.Duration
 	// WriteTimeout is how long a client may take to read one write before the server
