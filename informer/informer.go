@@ -70,7 +70,9 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 }
 
 func newInformer[T Object](o *options, e engine[T]) *Informer[T] {
-	return &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+	inf := &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+	o.panics.log = inf.log
+	return inf
 }
 
 // SetCluster stops and empties the informer, like [Informer.Empty], and connects

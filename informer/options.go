@@ -37,6 +37,7 @@ type options struct {
 	filter     any // func(T) bool
 	detect     bool
 	report     func(error) // of mutations; nil panics
+	panics     panics
 }
 
 func newOptions(opts []Option) (*options, error) {
@@ -176,8 +177,8 @@ func Scheme(s *runtime.Scheme) Option {
 	return func(o *options) error { o.scheme = s; return nil }
 }
 
-// Logger sets the logger. Errors that are retried and panics of handlers are
-// warnings, relists are information. The default is slog.Default().
+// Logger sets the logger. Errors that are retried and panics of handlers and other
+// functions are warnings, relists are information. The default is slog.Default().
 func Logger(l *slog.Logger) Option {
 	return func(o *options) error { o.logger = l; return nil }
 }

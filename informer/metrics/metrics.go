@@ -79,6 +79,7 @@ var informers = []measure[informer.Status]{
 	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
 	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
 	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
+	counter("function_panics_total", "Panics of transform, filter and index functions.", func(s informer.Status) uint64 { return s.Panics }),
 	gauge("lag_events", "Changes that the slowest handler or loop has not received yet.", highest, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
 	gauge("last_contact_seconds", "Time since the API server last sent something.", highest, func(s informer.Status) (float64, bool) {
 		return time.Since(s.LastContact).Seconds(), !s.LastContact.IsZero()
