@@ -21,6 +21,7 @@ type Option func(*options) error
 
 type options struct {
 	resource   string
+	kind       string // of T, if it does not follow from T
 	namespaces []string
 	labels     string
 	fields     string
@@ -51,8 +52,9 @@ func newOptions(opts []Option) (*options, error) {
 
 // Resource names the resource, in any form kubectl takes: plural, singular,
 // short name, kind, resource.group or resource.version.group. It is needed for
-// *unstructured.Unstructured and *metav1.PartialObjectMetadata. For other Go
-// types it follows from the type.
+// *unstructured.Unstructured and *metav1.PartialObjectMetadata, and for Go types
+// that are not registered in the [Scheme]. For registered types it follows from the
+// type. Type and resource must belong together, see [Kind].
 func Resource(name string) Option {
 	return func(o *options) error {
 		if strings.TrimSpace(name) == "" {
@@ -172,7 +174,8 @@ func Compact() Option {
 }
 
 // Scheme is used to look up the kinds of Go types. The default knows the
-// built-in kinds.
+// built-in kinds. Add your own types by the AddToScheme function of their package, or
+// name the resource with [Resource].
 func Scheme(s *runtime.Scheme) Option {
 	return func(o *options) error { o.scheme = s; return nil }
 }
