@@ -100,6 +100,12 @@ func handler(name, help string, kind prometheus.ValueType, value func(informer.H
 var handlers = []measure[informer.HandlerStatus]{
 	handler("handler_events_total", "Events delivered to the handler.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
 	handler("handler_backlog_events", "Events that wait for the handler.", prometheus.GaugeValue, func(s informer.HandlerStatus) uint64 { return s.Backlog }),
+	of(append(labels[:len(labels):len(labels)], "handler"), "handler_backlog_age_seconds", "Age of the oldest event that waits for the handler, 0 if none waits.", prometheus.GaugeValue, highest, func(s informer.HandlerStatus) (float64, bool) {
+		if s.BacklogSince.IsZero() {
+			return 0, true
+		}
+		return time.Since(s.BacklogSince).Seconds(), true
+	}),
 	handler("handler_folded_total", "Events folded into others because the handler was slow.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Folded }),
 	handler("handler_panics_total", "Events at which the handler panicked.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Panics }),
 }
