@@ -85,6 +85,7 @@ var informers = []measure[informer.Status]{
 	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
 	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
 	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
+	counter("function_panics_total", "Panics of transform, filter and index functions.", func(s informer.Status) uint64 { return s.Panics }),
 	gauge("lag_events", "Changes that the slowest handler or loop has not received yet.", highest, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
 	gauge("last_contact_timestamp_seconds", "When the API server last sent something.", lowest, func(s informer.Status) (float64, bool) { return timestamp(s.LastContact) }),
 	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", highest, func(s informer.Status) (float64, bool) { return timestamp(s.LastErrorTime) }),
@@ -101,6 +102,12 @@ func handler(name, help string, kind prometheus.ValueType, value func(informer.H
 var handlers = []measure[informer.HandlerStatus]{
 	handler("handler_events_total", "Events delivered to the handler.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
 	handler("handler_backlog_events", "Events that wait for the handler.", prometheus.GaugeValue, func(s informer.HandlerStatus) uint64 { return s.Backlog }),
+	of(append(labels[:len(labels):len(labels)], "handler"), "handler_backlog_age_seconds", "Age of the oldest event that waits for the handler, 0 if none waits.", prometheus.GaugeValue, highest, func(s informer.HandlerStatus) (float64, bool) {
+		if s.BacklogSince.IsZero() {
+			return 0, true
+		}
+		return time.Since(s.BacklogSince).Seconds(), true
+	}),
 	handler("handler_folded_total", "Events folded into others because the handler was slow.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Folded }),
 	handler("handler_panics_total", "Events at which the handler panicked.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Panics }),
 }

@@ -122,6 +122,12 @@ func New[T object.Object](target source.Target, src source.Source[T], queue *del
 	}
 }
 
+// Hinter is a refusal that says itself what would help.
+type Hinter interface {
+	error
+	Hint() string
+}
+
 // RefusedError ends a reflector whose first request the server understood and
 // refused. The message names cluster, resource and verb, and gives a hint.
 type RefusedError struct {
@@ -250,6 +256,9 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 		verb, resource = failure.Verb, failure.Resource // ours may be a short name like "deploy", from before discovery
 	}
 	name := resource.GroupResource().String()
+	if hinter := Hinter(nil); errors.As(err, &hinter) && hinter.Hint() != "" {
+		return &RefusedError{err, hinter.Hint()}
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		where := ""
