@@ -27,6 +27,8 @@ type IO struct {
 	// OutTerminal and ErrTerminal report whether the writers are terminals.
 	// Out then has colours, and Err a progress line.
 	OutTerminal, ErrTerminal bool
+	// OutWidth is the number of columns of Out, 0 if it is no terminal.
+	OutWidth int
 }
 
 // Main runs the program with the process's arguments and streams and returns its
@@ -35,8 +37,9 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
 	return run(ctx, IO{
-		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), OutWidth: width,
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}, os.Args[1:], klog.SetSlogLogger)
 }
@@ -64,8 +67,24 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user interrupted it and needs no message.
 		return 130
 	}
-	fmt.Fprintln(streams.Err, "error:", termsafe.Text(brief(err)))
+	fmt.Fprintln(streams.Err, termsafe.Text(message(err)))
 	return 1
+}
+
+// message formats an error for the user: each of those joined by itself.
+func message(err error) string {
+	var told *toldError
+	if all, ok := err.(interface{ Unwrap() []error }); ok && errors.As(err, &told) {
+		var lines []string
+		for _, one := range all.Unwrap() {
+			lines = append(lines, message(one))
+		}
+		return strings.Join(lines, "\n")
+	}
+	if errors.As(err, &told) {
+		return told.message
+	}
+	return "error: " + brief(err)
 }
 
 // brief formats an error without the long URLs of Go's HTTP client. The errors
