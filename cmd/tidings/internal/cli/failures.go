@@ -33,6 +33,10 @@ func (g *globals) failures(err error) []string {
 // failure formats an error as the last words of a command. What an API server says
 // begins as in kubectl. An object that does not exist is described as in kubectl, too.
 func (g *globals) failure(err error) string {
+	var told *toldError
+	if errors.As(err, &told) {
+		return told.message + g.hint(err)
+	}
 	text := brief(err)
 	var connecting *uselessError
 	if errors.As(err, &connecting) { // says all there is to say
@@ -49,10 +53,15 @@ func (g *globals) failure(err error) string {
 			text += " in cluster " + request.Cluster
 		}
 	}
-	if g.conn.server != "" && apierrors.IsUnauthorized(answer) {
-		text += "; authenticate with --token-file, --token or --client-certificate"
+	return fmt.Sprintf("Error from server (%s): %s", answer.ErrStatus.Reason, text) + g.hint(answer)
+}
+
+// hint says how to authenticate at a server that refuses callers without credentials.
+func (g *globals) hint(err error) string {
+	if g.conn.server == "" || !apierrors.IsUnauthorized(err) {
+		return ""
 	}
-	return fmt.Sprintf("Error from server (%s): %s", answer.ErrStatus.Reason, text)
+	return "; authenticate with --token-file, --token or --client-certificate"
 }
 
 // brief formats an error without the long URLs of Go's HTTP client. The errors

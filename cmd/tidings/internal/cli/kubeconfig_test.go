@@ -17,7 +17,7 @@ import (
 // announced waits until a server that makes its certificate has said where it serves.
 func (s *session) announced() (said string) {
 	s.world.Helper()
-	for !strings.Contains(said, "fingerprint") {
+	for !strings.Contains(said, "msg=serving") {
 		said += s.remark() + "\n"
 	}
 	return said
@@ -46,9 +46,9 @@ func TestKubeconfigForOthers(t *testing.T) {
 	dir := t.TempDir()
 	folder, port := filepath.Join(dir, "tls"), freePort(t)
 	start := func(written string) *session {
-		s := r.begin("serve", "--listen", "127.0.0.1:"+port, "-v", "error", "--authentication", "upstream",
+		s := r.begin("serve", "--listen", "127.0.0.1:"+port, "-v", "info", "--authentication", "upstream",
 			"--tls-cert-dir", folder, "--external-url", "https://localhost:"+port+"/", "--write-kubeconfig", written)
-		if said := s.announced(); !strings.Contains(said, "Serving on https://localhost:"+port+" ") {
+		if said := s.announced(); !strings.Contains(said, "url=https://localhost:"+port+" ") {
 			t.Errorf("it says %s", said)
 		}
 		return s
@@ -106,9 +106,8 @@ func TestKubeconfigForTheOccasion(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	first, second := filepath.Join(dir, "first.yaml"), filepath.Join(dir, "second.yaml")
 	for _, written := range []string{first, second} {
-		s := r.begin("serve", "--listen", "127.0.0.1:"+port, "-v", "error", "--authentication", "upstream", "--write-kubeconfig", written)
-		s.announced()
-		if said := s.remark(); !strings.Contains(said, "--tls-cert-dir keeps its authority") {
+		s := r.begin("serve", "--listen", "127.0.0.1:"+port, "-v", "info", "--authentication", "upstream", "--write-kubeconfig", written)
+		if said := s.announced(); !strings.Contains(said, "--tls-cert-dir keeps its authority") {
 			t.Errorf("it says %s", said)
 		}
 		if written == second {

@@ -54,7 +54,7 @@ func TestInterruptEndsTheProgramCleanly(t *testing.T) {
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil || errs.Len() > 0 || !alike(line, "ADDED Pod default/p * *") {
+		if err := cmd.Wait(); err != nil || errs.Len() > 0 || !alike(line, "* ADDED Pod default/p *") {
 			t.Errorf("%v: %v, %q, %q", signal, err, line, errs)
 		}
 	}
@@ -70,7 +70,7 @@ func TestBrokenPipeEndsTheProgramSilently(t *testing.T) {
 	w.create(pod("q"))
 	err := cmd.Wait()
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if err != nil && !(status.Signaled() && status.Signal() == syscall.SIGPIPE) || errs.Len() > 0 || !alike(line, "ADDED Pod default/p * *") {
+	if err != nil && !(status.Signaled() && status.Signal() == syscall.SIGPIPE) || errs.Len() > 0 || !alike(line, "* ADDED Pod default/p *") {
 		t.Errorf("%v, %q, %q", err, line, errs)
 	}
 }

@@ -89,10 +89,9 @@ const (
 func (g *globals) scopeFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace to look in (default: the context's)")
-	f.BoolVarP(&g.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
+	f.BoolVarP(&g.allNamespaces, "all-namespaces", "A", false, "look in all namespaces, whatever --namespace says")
 	f.StringVarP(&g.selector, "selector", "l", "", "label `selector`, as in 'app=web,tier!=cache'")
 	f.StringVar(&g.fieldSelector, "field-selector", "", "field `selector`, as in 'spec.nodeName=worker-1'; the server decides which fields it knows")
-	g.exclusive(cmd, "say one namespace or all", "namespace", "all-namespaces")
 	complete(cmd, "namespace", g.completeNamespaces)
 }
 

@@ -23,6 +23,8 @@ type IO struct {
 	// OutTerminal and ErrTerminal report whether the writers are terminals.
 	// Out then has colours, and Err a progress line.
 	OutTerminal, ErrTerminal bool
+	// OutWidth is the number of columns of Out, 0 if it is no terminal.
+	OutWidth int
 }
 
 // Main runs the program with the process's arguments and streams and returns its
@@ -32,8 +34,9 @@ func Main() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	name, args := calledAs(os.Args[0], os.Args[1:])
+	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
 	return run(ctx, IO{
-		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), OutWidth: width,
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}, name, args, func(l *slog.Logger) {
 		slog.SetDefault(l) // also of package log

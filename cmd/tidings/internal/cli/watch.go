@@ -16,6 +16,8 @@ var watchOutputs = []string{"line", "wide", "diff", "json", "yaml"}
 
 func newWatch(g *globals) *cobra.Command {
 	f := &watcher{g: g}
+	line := &eventLine{screen: g.screen}
+	printing := newWatchPrinters()
 	var output string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -24,14 +26,20 @@ func newWatch(g *globals) *cobra.Command {
 		Long: `Watch prints the objects of one or more resources, and then each change as it
 happens:
 
-  ADDED     Pod  default/web-1  2026-01-02T15:04:05Z  81234
+  -         ADDED     Pod  default/web-1  81234
+  15:04:05  MODIFIED  Pod  default/web-1  81240
 
-The columns are the change, the kind, the namespace and name, the creation time
-and the resourceVersion. With several contexts the cluster comes first.
+The columns are the local time at which the change arrived (- for the objects that
+were there before), the change, the kind, the namespace and name, and the
+resourceVersion. With several contexts the cluster comes after the time. On a
+terminal long names are shortened in the middle. -L and --show-labels add labels.
 
--o wide adds the age, the state, the owner and the labels; -o diff prints the
-changed fields below the line; -o json prints {"type": …, "object": …} on one
-line; -o yaml prints documents.
+-o wide adds the age, the state, the owner and the labels, and shortens nothing;
+-o diff prints the changed fields below the line; -o json prints
+{"type": …, "time": …, "object": …} on one line; -o yaml prints documents.
+-o name, jsonpath=…, go-template=…, custom-columns=… and their files print each
+object as "tidings get" does, or with --output-watch-events the event:
+{"type": …, "object": …}.
 
 A resource is named as for kubectl, by plural, short name or kind, alone or with
 group and version: pods, deploy, Deployment, deployments.apps,
@@ -48,7 +56,9 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
   tidings watch deployment web -o diff       # what changes in it, field by field
   tidings watch deployment/web pod/web-1     # objects of several resources
   tidings watch nodes --context a --context b
+  tidings watch pods -L app --show-labels
   tidings watch pods -l app=web -o json | jq .object.status.phase
+  tidings watch pods --output-watch-events -o jsonpath='{.type} {.object.metadata.name}{"\n"}'
   tidings watch pods --since 81234           # the changes after that
   tidings watch pods --once                  # the objects there are now
   tidings watch pods --server http://127.0.0.1:8888 # of a mirror
@@ -63,9 +73,14 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 			if err != nil {
 				return err
 			}
-			format, ok := eventFormats(g.screen)[output]
+			format, ok := eventFormats(line)[output]
 			if !ok {
-				return unknownOutput(output, watchOutputs...)
+				if format, err = printing.format(output); err != nil {
+					return err
+				}
+			}
+			if (len(line.labels) > 0 || line.showLabels) && !slices.Contains([]string{"line", "wide", "diff"}, output) {
+				return fmt.Errorf("--label-columns and --show-labels are for lines, not for -o %s", output)
 			}
 			f.format, f.needsAll, f.what = format, output != "line", strings.Join(args, " ")
 			if f.since != "" {
@@ -88,7 +103,10 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 	g.scopeFlags(cmd)
 	g.serverFlag(cmd)
 	fl := cmd.Flags()
-	fl.StringVarP(&output, "output", "o", "line", strings.Join(watchOutputs, ", "))
+	fl.StringVarP(&output, "output", "o", "line", strings.Join(watchOutputs, ", ")+", name, or as for get: jsonpath=…")
+	fl.StringSliceVarP(&line.labels, "label-columns", "L", nil, "add the values of these `labels` to each line")
+	fl.BoolVar(&line.showLabels, "show-labels", false, "add all labels to each line")
+	printing.addFlags(cmd)
 	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion`, without an initial list")
 	fl.BoolVar(&f.once, "once", false, "print the objects there are and end")
 	fl.BoolVar(&f.watchOnly, "watch-only", false, "print changes only, without the objects there are")
@@ -98,13 +116,28 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 	return cmd
 }
 
-// watchArgs parses the arguments of watch: those of get or, if one of them is
-// resource/name, resources and objects in any order.
+// watchArgs parses the arguments of watch: resources and then names, as for get, or, if
+// one of them is resource/name, resources and objects in any order.
 func watchArgs(args []string) ([]arg, error) {
-	if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }) {
+	if len(args) < 2 || slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "/") }) {
 		return parseArgs(args)
 	}
-	return getArgs(args)
+	wanted, err := parseArgs(args[:1])
+	if err != nil {
+		return nil, err
+	}
+	var out []arg
+	for _, w := range wanted {
+		for _, name := range args[1:] {
+			if err := validName(name); err != nil {
+				return nil, err
+			}
+			if one := (arg{w.resource, name}); !slices.Contains(out, one) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out, nil
 }
 
 var errTimeout = errors.New("--timeout is over")

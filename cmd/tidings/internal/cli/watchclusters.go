@@ -142,7 +142,7 @@ func (f *watcher) checkSince(ctx context.Context, all []target) error {
 	for _, o := range all {
 		q := query{labels: f.g.selector, fields: o.fieldSelector(f.g.fieldSelector), limit: 1}
 		o.name = ""
-		page, err := fetchPage[metav1.PartialObjectMetadataList](ctx, o, q, asMetadata)
+		page, err := fetchMetadata(ctx, o, q)
 		if permanent(err) {
 			continue // the watch will say it
 		}

@@ -119,13 +119,17 @@ func printEvent[T informer.Object](f *watcher, o target, e informer.Event[T], fi
 			return nil
 		}
 		out := event{kind: o.resource.Kind, change: e.Type.String(), meta: any(e.Object).(metav1.Object)}
+		if !listed {
+			out.time = time.Now()
+		}
 		if f.many {
 			out.cluster = o.cluster.Name()
 		}
 		out.object, _ = any(e.Object).(*unstructured.Unstructured)
 		out.old, _ = any(e.Old).(*unstructured.Unstructured)
+		var failed error
 		// The first list is written in large pieces, later events at once.
-		return f.g.screen.print(!listed, func(w io.Writer) { f.format(w, out) })
+		return errors.Join(f.g.screen.print(!listed, func(w io.Writer) { failed = f.format(w, out) }), failed)
 	case informer.Synced:
 		if err := f.g.screen.flush(); err != nil || !f.once {
 			return err
