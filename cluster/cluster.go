@@ -10,6 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// maxRedirects is how many redirects one request follows.
+const maxRedirects = 10
+
 // Cluster is a connection to a cluster and what the cluster serves. All methods
 // are safe for concurrent use.
 type Cluster struct {
@@ -28,7 +31,8 @@ type Cluster struct {
 // many readers needs none, and API Priority and Fairness protects the server. It
 // also removes the Timeout, which would end every watch; contexts bound the calls
 // instead. If an error response repeats credentials of the request, they are
-// redacted. The default UserAgent is "tidings/<version>".
+// redacted. Redirects to another server are errors, because they would take the
+// credentials there. The default UserAgent is "tidings/<version>".
 func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("cluster %q: no configuration given", name)
@@ -49,11 +53,24 @@ func New(name string, cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: prepare the connection to %s: %w", name, base.Redacted(), err)
 	}
+	client.CheckRedirect = sameServer
 	d, err := newDiscoverer(name, base, cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: prepare discovery: %w", name, err)
 	}
 	return &Cluster{name: name, namespace: "default", config: cfg, client: client, base: base, discovery: d}, nil
+}
+
+// sameServer rejects a redirect to another server or scheme. net/http drops the
+// Authorization header there, but client-go adds it to every request.
+func sameServer(req *http.Request, via []*http.Request) error {
+	if from := via[0].URL; req.URL.Host != from.Host || req.URL.Scheme != from.Scheme {
+		return fmt.Errorf("the server redirects to %s://%s, which would get the credentials; if that is the right server, connect to it", req.URL.Scheme, req.URL.Host)
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("the server redirected %d times", maxRedirects)
+	}
+	return nil
 }
 
 // Name returns the name of the cluster: its kubeconfig context, or its host.

@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -360,4 +362,44 @@ func FuzzResolve(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestRedirects(t *testing.T) {
+	var reached atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	defer other.Close()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/same":
+			http.Redirect(w, r, "/end", http.StatusFound)
+		case "/end":
+			fmt.Fprint(w, r.Header.Get("Authorization"))
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		default:
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		}
+	}))
+	defer srv.Close()
+	c, err := cluster.New("x", &rest.Config{Host: srv.URL, BearerToken: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for path, says := range map[string]string{"/other": "redirects to " + other.URL, "/loop": "redirected 10 times"} {
+		if resp, err := c.HTTPClient().Get(srv.URL + path); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, %v", path, resp, err)
+		}
+	}
+	if reached.Load() {
+		t.Error("another server is asked")
+	}
+	resp, err := c.HTTPClient().Get(srv.URL + "/same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); string(body) != "Bearer secret" {
+		t.Errorf("%q", body)
+	}
 }

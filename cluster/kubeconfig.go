@@ -50,13 +50,21 @@ func FromKubeconfig(path, context string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.cluster(name)
+	return k.cluster(name, nil, nil)
 }
 
 // FromKubeconfigs is like [FromKubeconfig] for several contexts. It returns the
 // cluster of each context once, in the given order. No contexts mean the current
 // one. "*" in a name matches anything.
 func FromKubeconfigs(path string, contexts []string) ([]*Cluster, error) {
+	return FromKubeconfigsWith(path, contexts, nil, nil)
+}
+
+// FromKubeconfigsWith is like [FromKubeconfigs], but overrides replace settings of
+// the kubeconfig, as kubectl's flags do; nil for none. Credentials in overrides
+// replace all credentials of the kubeconfig's user. change, if not nil, is called
+// with the configuration of each cluster before the cluster is made of it.
+func FromKubeconfigsWith(path string, contexts []string, overrides *clientcmd.ConfigOverrides, change func(context string, cfg *rest.Config) error) ([]*Cluster, error) {
 	k, err := loadKubeconfig(path)
 	if err != nil {
 		return nil, err
@@ -67,7 +75,7 @@ func FromKubeconfigs(path string, contexts []string) ([]*Cluster, error) {
 	}
 	var out []*Cluster
 	for _, name := range names {
-		c, err := k.cluster(name)
+		c, err := k.cluster(name, overrides, change)
 		if err != nil {
 			return nil, err
 		}
@@ -237,10 +245,15 @@ func NameMatches(pattern, name string) bool {
 	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$").MatchString(name)
 }
 
-func (k *kubeconfig) cluster(name string) (*Cluster, error) {
-	cfg, err := k.restConfig(name)
+func (k *kubeconfig) cluster(name string, overrides *clientcmd.ConfigOverrides, change func(string, *rest.Config) error) (*Cluster, error) {
+	cfg, err := k.restConfig(name, overrides)
 	if err != nil {
 		return nil, err
+	}
+	if change != nil {
+		if err := change(name, cfg); err != nil {
+			return nil, err
+		}
 	}
 	c, err := New(name, cfg)
 	if err != nil {
@@ -250,22 +263,36 @@ func (k *kubeconfig) cluster(name string) (*Cluster, error) {
 	return c, nil
 }
 
-func (k *kubeconfig) restConfig(name string) (*rest.Config, error) {
-	if k.inCluster != nil {
-		return rest.CopyConfig(k.inCluster), nil
-	}
-	// clientcmd treats a missing cluster or user like an empty one.
-	ctx := k.raw.Contexts[name]
-	if k.raw.Clusters[ctx.Cluster] == nil {
-		return nil, fmt.Errorf("%s: context %q names the cluster %q, which does not exist", k.where(), name, ctx.Cluster)
-	}
-	if ctx.AuthInfo != "" && k.raw.AuthInfos[ctx.AuthInfo] == nil {
-		return nil, fmt.Errorf("%s: context %q names the user %q, which does not exist", k.where(), name, ctx.AuthInfo)
+func (k *kubeconfig) restConfig(name string, overrides *clientcmd.ConfigOverrides) (*rest.Config, error) {
+	if overrides == nil {
+		if k.inCluster != nil {
+			return rest.CopyConfig(k.inCluster), nil
+		}
+		overrides = &clientcmd.ConfigOverrides{}
 	}
 	// A copy, because clientcmd writes the cluster's settings into the user's exec
-	// plugin, which contexts may share. The loading rules let legacy auth providers
-	// save refreshed tokens.
-	cfg, err := clientcmd.NewNonInteractiveClientConfig(*k.raw.DeepCopy(), name, &clientcmd.ConfigOverrides{},
+	// plugin, which contexts may share.
+	raw := k.raw.DeepCopy()
+	ctx := raw.Contexts[name]
+	if k.inCluster != nil {
+		raw.Clusters[ctx.Cluster].CertificateAuthority = k.inCluster.CAFile
+		ctx.AuthInfo = InCluster
+		raw.AuthInfos = map[string]*api.AuthInfo{InCluster: {TokenFile: k.inCluster.BearerTokenFile}}
+	}
+	// clientcmd treats a missing cluster or user like an empty one.
+	if raw.Clusters[ctx.Cluster] == nil {
+		return nil, fmt.Errorf("%s: context %q names the cluster %q, which does not exist", k.where(), name, ctx.Cluster)
+	}
+	if ctx.AuthInfo != "" && raw.AuthInfos[ctx.AuthInfo] == nil {
+		return nil, fmt.Errorf("%s: context %q names the user %q, which does not exist", k.where(), name, ctx.AuthInfo)
+	}
+	// clientcmd would send both. A server looks at a certificate first, so a token
+	// that was given instead would have no effect.
+	if a := overrides.AuthInfo; ctx.AuthInfo != "" && (a.Token != "" || a.TokenFile != "" || a.ClientCertificate != "") {
+		raw.AuthInfos[ctx.AuthInfo] = api.NewAuthInfo()
+	}
+	// The loading rules let legacy auth providers save refreshed tokens.
+	cfg, err := clientcmd.NewNonInteractiveClientConfig(*raw, name, overrides,
 		&clientcmd.ClientConfigLoadingRules{Precedence: k.files}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s, context %q: %w", k.where(), name, err)

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/tidings-io/tidings/cluster"
 )
 
@@ -178,4 +182,35 @@ func FuzzKubeconfig(f *testing.F) {
 			t.Fatal("no contexts and no error")
 		}
 	})
+}
+
+func TestOverridesOfAKubeconfig(t *testing.T) {
+	nowhere(t)
+	file := write(t, filepath.Join(t.TempDir(), "config"), strings.ReplaceAll(kubeconfig("a", "a", "b"), "token: secret-b", "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}, username: u, password: p"))
+	overrides := &clientcmd.ConfigOverrides{
+		AuthInfo:    api.AuthInfo{Token: "mine", Impersonate: "other"},
+		ClusterInfo: api.Cluster{TLSServerName: "expected"},
+	}
+	var changed []string
+	clusters, err := cluster.FromKubeconfigsWith(file, []string{"*"}, overrides, func(context string, cfg *rest.Config) error {
+		changed = append(changed, context)
+		cfg.UserAgent = "changed"
+		return nil
+	})
+	if err != nil || strings.Join(changed, " ") != "a b" {
+		t.Fatal(err, changed)
+	}
+	for _, c := range clusters {
+		cfg := c.Config()
+		if cfg.BearerToken != "mine" || cfg.Impersonate.UserName != "other" || cfg.ServerName != "expected" || cfg.UserAgent != "changed" || c.BaseURL().Host != c.Name()+".example:6443" {
+			t.Errorf("%s: %v", c.Name(), cfg)
+		}
+		if cfg.ExecProvider != nil || cfg.Username != "" || cfg.Password != "" {
+			t.Errorf("%s: other credentials are kept beside the token", c.Name())
+		}
+	}
+	refused := errors.New("no")
+	if _, err := cluster.FromKubeconfigsWith(file, nil, nil, func(string, *rest.Config) error { return refused }); !errors.Is(err, refused) {
+		t.Error(err)
+	}
 }

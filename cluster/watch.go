@@ -146,7 +146,7 @@ func (w *watcher) load() (map[string]*rest.Config, map[string]entry, error) {
 			set[name], entries[name] = before, now
 			continue
 		}
-		cfg, err := k.restConfig(name)
+		cfg, err := k.restConfig(name, nil)
 		switch {
 		case err == nil:
 			set[name], entries[name] = cfg, now

@@ -9,6 +9,9 @@
 //	defer pods.Stop(ctx)
 //	pod, ok := pods.Get("shop", "web-0")                  // from memory
 //
+// The module is added by go get github.com/tidings-io/tidings@latest. Complete
+// programs are in the folder examples of the repository.
+//
 // # Objects
 //
 // The type parameter decides what the informer keeps of each object: *corev1.Pod
@@ -98,12 +101,17 @@
 //
 // # Testing your controller
 //
-// A controller that takes its informers as arguments can be tested without an API
-// server. [NewFromSource] creates an informer from a [Source] that the test
-// implements: List returns the initial objects, Watch the changes that the test
-// sends. The informer behaves as with a server, including relists, tombstones and
-// bookmarks. Informers work in a testing/synctest bubble. See the
-// example of NewFromSource.
+// Package informer/informertest has an API server in memory, for tests of whole
+// controllers, and a fake source for [NewFromSource], for tests of what a controller
+// does with events. With both, informers behave as with a cluster, including relists
+// and tombstones, and work in a testing/synctest bubble.
+//
+// # Panics
+//
+// A panic of a handler is logged and counted, and the handler continues with the next
+// event. A panic of a [Transform] or [Filter] fails the list or watch, which is
+// retried. A panic of an index function leaves the object out of that index until the
+// object changes. [Status] counts them, and [PanicError] names function and object.
 //
 // # Reading the source
 //

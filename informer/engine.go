@@ -56,6 +56,7 @@ type parts struct {
 type runner interface {
 	Run(context.Context) error
 	Status() reflector.Status
+	Retry()
 }
 
 // latest describes the newest state without pinning it.
@@ -144,7 +145,7 @@ type scoped[S Object] struct {
 }
 
 func newStored[T, S Object](o *options, expand func(S) T) *stored[T, S] {
-	opts := indexer.Options[S]{Retain: o.retain}
+	opts := indexer.Options[S]{Retain: o.retain, Panicked: o.panics.indexPanicked}
 	if len(o.namespaces) > 1 {
 		opts.Namespaces = o.namespaces
 	}
@@ -172,7 +173,7 @@ func (e *stored[T, S]) connect(c *cluster.Cluster) error {
 		}
 		scope := scoped[S]{src, src.target}
 		if e.keep != nil {
-			scope.Source = filtered[S]{src, e.keep}
+			scope.Source = filtered[S]{src, e.keep, src.target}
 		}
 		sources = append(sources, scope)
 	}

@@ -37,10 +37,10 @@ type Managed interface {
 // informerKey identifies an informer in a factory: calls with the same key share
 // it.
 type informerKey struct {
-	object                                     reflect.Type
-	resource, namespaces, labels, fields, from string
-	managedFields, unshared, compact, detect   bool
-	unique                                     int // not 0 if the informer is not shared
+	object                                           reflect.Type
+	resource, kind, namespaces, labels, fields, from string
+	managedFields, unshared, compact, detect         bool
+	unique                                           int // not 0 if the informer is not shared
 }
 
 // NewFactory returns a factory. All its informers have opts.
@@ -59,7 +59,7 @@ func For[T Object](f *Factory, opts ...Option) (*Informer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	key := informerKey{reflect.TypeFor[T](), o.resource, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, o.compact, o.detect, 0}
+	key := informerKey{reflect.TypeFor[T](), o.resource, o.kind, strings.Join(o.namespaces, ","), o.labels, o.fields, o.from, o.codec.KeepManagedFields, o.unshared, o.compact, o.detect, 0}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o.filter != nil || o.transform != nil {

@@ -12,7 +12,9 @@ import (
 // Transform changes each object before it is stored, for example to drop fields
 // that nobody reads. transform may modify the object and return it, or return
 // another one. It is called once for each version of an object that arrives. If
-// it returns an error, the list or watch fails with it and is retried.
+// it returns an error, the list or watch fails with it and is retried. A panic is
+// such an error too, a [*PanicError], and is logged with its stack. Until a list
+// succeeds, the store keeps its last state.
 func Transform[T Object](transform func(T) (T, error)) Option {
 	return func(o *options) error { o.transform = transform; return nil }
 }
@@ -20,7 +22,8 @@ func Transform[T Object](transform func(T) (T, error)) Option {
 // Filter stores only the objects for which keep returns true, after [Transform].
 // If a change of an object changes the result, subscribers receive it as Added or
 // Deleted. Prefer [LabelSelector] and [FieldSelector] where they can express the
-// same: the server then does not send the other objects at all.
+// same: the server then does not send the other objects at all. If keep panics, the
+// list or watch fails with a [*PanicError] and is retried, as with [Transform].
 func Filter[T Object](keep func(T) bool) Option {
 	return func(o *options) error { o.filter = keep; return nil }
 }
@@ -33,9 +36,13 @@ func transformAndFilter[T Object](o *options) (transform func(T) (T, error), kee
 		if !ok {
 			return nil, nil, fmt.Errorf("informer.Transform: a %T does not fit an informer of %s", o.transform, reflect.TypeFor[T]())
 		}
-		transform = func(obj T) (T, error) {
-			out, err := f(obj)
-			if err != nil {
+		transform = func(obj T) (out T, err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = o.panics.record("Transform", Key(obj), p, listFails)
+				}
+			}()
+			if out, err = f(obj); err != nil {
 				err = fmt.Errorf("transform %s: %w", Key(obj), err)
 			}
 			return out, err
@@ -46,22 +53,48 @@ func transformAndFilter[T Object](o *options) (transform func(T) (T, error), kee
 		if !ok {
 			return nil, nil, fmt.Errorf("informer.Filter: a %T does not fit an informer of %s", o.filter, reflect.TypeFor[T]())
 		}
-		keep = f
+		keep = func(obj T) bool {
+			defer func() {
+				if p := recover(); p != nil {
+					panic(o.panics.record("Filter", Key(obj), p, listFails)) // for filtered.kept
+				}
+			}()
+			return f(obj)
+		}
 	}
 	return transform, keep, nil
 }
 
+const listFails = "the list or watch fails and is retried"
+
 // filtered is a source without the objects that keep rejects.
 type filtered[T Object] struct {
 	source.Source[T]
-	keep func(T) bool
+	keep   func(T) bool // may panic with a *PanicError
+	target func() source.Target
+}
+
+// kept calls keep for an object of a list or watch. If keep panics, the error is that
+// of an object that cannot be decoded: a list follows.
+func (f filtered[T]) kept(obj T, verb string) (keep bool, err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *PanicError:
+			err = &source.Error{Target: f.target(), Verb: verb, Err: &source.DecodeError{Err: p}}
+		default:
+			panic(p)
+		}
+	}()
+	return f.keep(obj), nil
 }
 
 // List implements source.Source.
 func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each func(T) error) (source.ListResult, error) {
 	return f.Source.List(ctx, opts, func(o T) error {
-		if !f.keep(o) {
-			return nil
+		keep, err := f.kept(o, "list")
+		if !keep {
+			return err
 		}
 		return each(o)
 	})
@@ -70,8 +103,14 @@ func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each fun
 // Watch implements source.Source.
 func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
 	return f.Source.Watch(ctx, opts, func(e source.Event[T]) error {
-		if e.Type != source.Bookmark && !f.keep(e.Object) {
-			e.Type = source.Deleted // has no effect if the object is not in the store
+		if e.Type != source.Bookmark {
+			keep, err := f.kept(e.Object, "watch")
+			if err != nil {
+				return err
+			}
+			if !keep {
+				e.Type = source.Deleted // has no effect if the object is not in the store
+			}
 		}
 		return each(e)
 	})

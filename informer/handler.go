@@ -125,14 +125,22 @@ type Registration struct {
 type HandlerStatus struct {
 	// Name is set by [Named].
 	Name string
-	// Delivered counts the events delivered to the handler.
+	// Delivered counts the events that the handler has been called with. The one that
+	// it may be busy with is included. While many events are delivered at more than 32
+	// a millisecond, Delivered and Backlog may be up to 31 events behind. Otherwise
+	// they are exact.
 	Delivered uint64
-	// Lag is the number of changes of the store that have not been delivered.
+	// Lag is the number of changes of the store that have not been delivered. With
+	// [FoldAfter], those being delivered are included.
 	Lag uint64
-	// Backlog is the number of events that wait for the handler. Folded counts
-	// those that will never be delivered, see [FoldAfter]. Without folding,
-	// Backlog is Lag.
+	// Backlog is the number of events that wait for the handler: Lag, and the rest of
+	// the initial list or of a resync. Folded counts those that will never be
+	// delivered, see [FoldAfter].
 	Backlog, Folded uint64
+	// BacklogSince is when the oldest event of the backlog came: when its change was
+	// stored or, for the initial list, when the handler was added. It is zero if no
+	// event waits. A handler is stuck or too slow if BacklogSince is long ago.
+	BacklogSince time.Time
 	// Synced reports whether the whole initial list has been delivered.
 	Synced bool
 	// Panics counts the events at which the handler panicked. LastPanic is the
@@ -279,7 +287,7 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...SubscribeOption) *Regis
 		release:    sub.Release,
 		status: func() HandlerStatus {
 			s := sub.Status()
-			out := HandlerStatus{Name: o.Name, Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
+			out := HandlerStatus{Name: o.Name, Delivered: s.Delivered, Lag: s.Lag, Backlog: s.Backlog, BacklogSince: s.Since, Folded: s.Folded, Synced: s.Synced, Panics: panics.Load()}
 			if what := last.Load(); what != nil {
 				out.LastPanic = *what
 			}

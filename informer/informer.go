@@ -48,8 +48,9 @@ type run struct {
 // New creates an informer of the objects of type T in cluster c. It does no
 // network I/O; [Informer.Start] and [Informer.Run] do.
 //
-// For Go types of Kubernetes kinds the resource follows from the type. For
-// *unstructured.Unstructured and *metav1.PartialObjectMetadata it must be named
+// For Go types that are registered in the [Scheme], which are at first those of the
+// built-in kinds, the resource follows from the type. For other Go types, for
+// *unstructured.Unstructured and for *metav1.PartialObjectMetadata it must be named
 // with [Resource]. Objects always have their kind and apiVersion set.
 func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	o, err := newOptions(opts)
@@ -70,7 +71,9 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 }
 
 func newInformer[T Object](o *options, e engine[T]) *Informer[T] {
-	return &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+	inf := &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+	o.panics.log = inf.log
+	return inf
 }
 
 // SetCluster stops and empties the informer, like [Informer.Empty], and connects
@@ -133,8 +136,9 @@ func (inf *Informer[T]) target() source.Target {
 // only that wait: afterwards the informer runs until [Informer.Stop]. To run an
 // informer for as long as a context, use [Informer.Run].
 //
-// If the server refuses the list or does not have the resource, Start returns a
-// [*RefusedError], and the informer does not run. Other failures, such as a
+// If the server refuses the list or does not have the resource, or if the Go type is
+// not one for the resource (see [Kind]), Start returns a [*RefusedError], and the
+// informer does not run. Other failures, such as a
 // server that cannot be reached, are retried until ctx ends: see
 // [Informer.Status] and the log. Starting a running informer is an error,
 // [ErrStarted]. After an error a handler may still be busy with an event;

@@ -48,3 +48,15 @@ func (i internals[T]) Confirm(v *View[T], resourceVersion string) bool {
 func (i internals[T]) IndexLabels(selector labels.Selector, found bool) {
 	i.inf.indexLabels(selector, found)
 }
+
+func (i internals[T]) Retry() {
+	i.inf.mu.Lock()
+	r := i.inf.run
+	i.inf.mu.Unlock()
+	if r == nil {
+		return
+	}
+	for _, one := range r.reflectors {
+		one.Retry()
+	}
+}

@@ -43,6 +43,9 @@ func newKubeSource[T, S Object](c *cluster.Cluster, namespace string, o *options
 		return s, nil
 	}
 	t := reflect.TypeFor[T]()
+	if o.kind != "" {
+		return nil, fmt.Errorf("informer of %s: informer.Kind needs informer.Resource, because several groups may have a kind %s", t, o.kind)
+	}
 	sample, ok := any(newOf[T]()).(runtime.Object)
 	if !ok {
 		return nil, fmt.Errorf("informer of %s: say which resource with informer.Resource", t)
@@ -96,17 +99,28 @@ func (s *kubeSource[T, S]) discover(ctx context.Context) (*source.Kube[S], error
 		r, err = s.cluster.ResourceForKind(ctx, s.kind)
 	}
 	if unknown := (*cluster.NotFoundError)(nil); errors.As(err, &unknown) {
-		return nil, &source.GoneError{Err: refusal{err, metav1.StatusReasonNotFound}}
+		return nil, &source.GoneError{Err: refusal{error: err, reason: metav1.StatusReasonNotFound}}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if s.guess.Namespace != "" && !r.Namespaced {
-		return nil, refusal{fmt.Errorf("%s are not namespaced, so there are none in namespace %q: ask without a namespace", r, s.guess.Namespace), metav1.StatusReasonBadRequest}
+		return nil, refusal{
+			error:  fmt.Errorf("%s are not namespaced, so there are none in namespace %q: ask without a namespace", r, s.guess.Namespace),
+			reason: metav1.StatusReasonBadRequest,
+		}
+	}
+	if s.opts.resource != "" {
+		if err := checkKind[T](r, s.opts); err != nil {
+			return nil, err
+		}
 	}
 	for _, verb := range []string{"list", "watch"} {
 		if !r.Can(verb) {
-			return nil, refusal{fmt.Errorf("the server does not offer the verb %s for %s", verb, r), metav1.StatusReasonMethodNotAllowed}
+			return nil, refusal{
+				error:  fmt.Errorf("the server does not offer the verb %s for %s", verb, r),
+				reason: metav1.StatusReasonMethodNotAllowed,
+			}
 		}
 	}
 	c, err := codec.For[T](r.GVK(), s.opts.codec)
@@ -165,9 +179,13 @@ func (s *kubeSource[T, S]) checkNotFound(ctx context.Context, verb string, err e
 type refusal struct {
 	error
 	reason metav1.StatusReason
+	hint   string // what would help, if the reason does not say
 }
 
 func (r refusal) Unwrap() error { return r.error }
+
+// Hint implements [reflector.Hinter].
+func (r refusal) Hint() string { return r.hint }
 
 func (r refusal) Status() metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Reason: r.reason, Message: r.Error()}

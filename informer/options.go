@@ -21,6 +21,7 @@ type Option func(*options) error
 
 type options struct {
 	resource   string
+	kind       string // of T, if it does not follow from T
 	namespaces []string
 	labels     string
 	fields     string
@@ -37,6 +38,7 @@ type options struct {
 	filter     any // func(T) bool
 	detect     bool
 	report     func(error) // of mutations; nil panics
+	panics     panics
 }
 
 func newOptions(opts []Option) (*options, error) {
@@ -50,8 +52,9 @@ func newOptions(opts []Option) (*options, error) {
 
 // Resource names the resource, in any form kubectl takes: plural, singular,
 // short name, kind, resource.group or resource.version.group. It is needed for
-// *unstructured.Unstructured and *metav1.PartialObjectMetadata. For other Go
-// types it follows from the type.
+// *unstructured.Unstructured and *metav1.PartialObjectMetadata, and for Go types
+// that are not registered in the [Scheme]. For registered types it follows from the
+// type. Type and resource must belong together, see [Kind].
 func Resource(name string) Option {
 	return func(o *options) error {
 		if strings.TrimSpace(name) == "" {
@@ -171,13 +174,14 @@ func Compact() Option {
 }
 
 // Scheme is used to look up the kinds of Go types. The default knows the
-// built-in kinds.
+// built-in kinds. Add your own types by the AddToScheme function of their package, or
+// name the resource with [Resource].
 func Scheme(s *runtime.Scheme) Option {
 	return func(o *options) error { o.scheme = s; return nil }
 }
 
-// Logger sets the logger. Errors that are retried and panics of handlers are
-// warnings, relists are information. The default is slog.Default().
+// Logger sets the logger. Errors that are retried and panics of handlers and other
+// functions are warnings, relists are information. The default is slog.Default().
 func Logger(l *slog.Logger) Option {
 	return func(o *options) error { o.logger = l; return nil }
 }

@@ -1,10 +1,14 @@
 package informer
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/tidings-io/tidings/internal/indexer"
 )
 
 // Query selects objects. The zero value selects all; an object must match every
@@ -41,12 +45,23 @@ type Match struct{ index, value string }
 // values the values of obj; it must be a pure function. Indexes can be added at
 // any time, but views pinned earlier do not have them. It is an error if the name
 // is taken.
+//
+// A panic of index is logged and counted in [Status]. The index then does not have
+// that object until the object changes. The store, its other indexes and all
+// subscribers do have it.
 func (inf *Informer[T]) AddIndex(name string, index func(values []string, obj T) []string) (*Index[T], error) {
-	if err := inf.engine.addIndex("index "+name, index); err != nil {
-		return nil, err
+	err := inf.engine.addIndex(indexPrefix+name, index)
+	if errors.Is(err, indexer.ErrIndexExists) {
+		err = fmt.Errorf("index %q exists already", name)
 	}
-	return &Index[T]{name: "index " + name, inf: inf}, nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", inf.target(), err)
+	}
+	return &Index[T]{name: indexPrefix + name, inf: inf}, nil
 }
+
+// indexPrefix begins the names of the indexes that the caller has added.
+const indexPrefix = "index "
 
 // Is returns a match of the objects under value, for Query.By.
 func (in *Index[T]) Is(value string) Match { return Match{in.name, value} }

@@ -66,7 +66,7 @@ func NewFromSource[T Object](cluster string, src Source[T], opts ...Option) (*In
 	custom := customSource[T]{src, transform, customTarget[T](cluster, o)}
 	scope := scoped[T]{custom, func() source.Target { return custom.target }}
 	if keep != nil {
-		scope.Source = filtered[T]{custom, keep}
+		scope.Source = filtered[T]{custom, keep, scope.target}
 	}
 	e := newStored(o, func(obj T) T { return obj })
 	e.sources.Store(&[]scoped[T]{scope})

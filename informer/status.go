@@ -53,6 +53,11 @@ type Status struct {
 	Received, Expected int64
 	LastContact        time.Time // when the server last sent something
 
+	// Panics counts the panics of the functions of [Transform], [Filter] and
+	// [Informer.AddIndex]. LastPanic is the last one, nil if there was none.
+	Panics    uint64
+	LastPanic *PanicError
+
 	// Lag is the number of events that the slowest handler or loop has not
 	// received yet.
 	Lag uint64
@@ -72,6 +77,7 @@ func (inf *Informer[T]) Status() Status {
 		ResourceVersion: formatVersion(latest.resourceVersion),
 		Expected:        -1,
 	}
+	s.Panics, s.LastPanic = inf.opts.panics.status()
 	for _, h := range inf.registered() {
 		status := h.status()
 		s.Handlers = append(s.Handlers, status)

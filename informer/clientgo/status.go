@@ -131,7 +131,7 @@ func handlerStatus(h cache.ResourceEventHandler, s subscriber.Status, undelivere
 	}
 	return informer.HandlerStatus{
 		Name: handlerName(h), Delivered: s.Delivered - min(undelivered, s.Delivered),
-		Lag: s.Lag, Backlog: s.Backlog, Synced: s.Synced,
+		Lag: s.Lag, Backlog: s.Backlog, BacklogSince: s.Since, Synced: s.Synced,
 	}
 }
 

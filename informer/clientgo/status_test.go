@@ -108,7 +108,7 @@ func TestStatusOfASharedInformer(t *testing.T) {
 			server.write(fmt.Sprint("ns/", n), "red")
 		}
 		s = observe(t, inf)
-		if h := s.Handlers[0]; s.Lag != 5 || h.Lag != 5 || h.Backlog != 5 || s.Objects != 6 || s.Events != 6 {
+		if h := s.Handlers[0]; s.Lag != 4 || h.Lag != 4 || h.Backlog != 4 || h.Delivered != 2 || h.BacklogSince.IsZero() || s.Objects != 6 || s.Events != 6 {
 			t.Errorf("with a stuck handler it is %+v", s)
 		}
 		close(release)
@@ -145,13 +145,13 @@ func TestStatusOfAController(t *testing.T) {
 		l := &recordingHandler{t: t, before: func(string) { <-release }}
 		_, control := clientgo.NewInformer(server, &corev1.Pod{}, 0, l)
 		stop := inBackground(t, control.RunWithContext)
-		if s := observe(t, control); s.Synced || s.Phase != informer.Watching || s.Handlers[0].Lag != 1 || s.Handlers[0].Synced {
+		if s := observe(t, control); s.Synced || s.Phase != informer.Watching || s.Handlers[0].Delivered != 1 || s.Handlers[0].Lag != 0 || s.Handlers[0].Synced {
 			t.Errorf("with a stuck handler it is %+v", s)
 		}
 		for n := range 3 {
 			server.write(fmt.Sprint("ns/", n), "red")
 		}
-		if s := observe(t, control); s.Objects != 1 || s.Handlers[0].Backlog != 4 {
+		if s := observe(t, control); s.Objects != 1 || s.Handlers[0].Backlog != 3 {
 			t.Errorf("what waits for the store does not wait for the handler: %+v", s)
 		}
 		for range 4 {

@@ -46,14 +46,20 @@ type measure[S any] struct {
 	join  func(a, b float64) float64 // combines values with the same labels
 }
 
+// timestamp returns a time in seconds since 1970. The zero time is not known.
+func timestamp(t time.Time) (seconds float64, known bool) {
+	return float64(t.UnixNano()) / 1e9, !t.IsZero()
+}
+
 func sum(a, b float64) float64     { return a + b }
 func lowest(a, b float64) float64  { return min(a, b) }
 func highest(a, b float64) float64 { return max(a, b) }
 
-var labels = []string{"cluster", "group", "version", "resource", "namespace"}
+// Prometheus gives targets in Kubernetes a label "namespace" of their own.
+var labels = []string{"cluster", "group", "version", "resource", "resource_namespace"}
 
 func of[S any](labels []string, name, help string, kind prometheus.ValueType, join func(a, b float64) float64, value func(S) (float64, bool)) measure[S] {
-	return measure[S]{prometheus.NewDesc("tidings_"+name, help, labels, nil), kind, value, join}
+	return measure[S]{prometheus.NewDesc("tidings_informer_"+name, help, labels, nil), kind, value, join}
 }
 
 func gauge(name, help string, join func(a, b float64) float64, value func(informer.Status) (float64, bool)) measure[informer.Status] {
@@ -79,16 +85,13 @@ var informers = []measure[informer.Status]{
 	counter("relists_total", "Complete lists after the first.", func(s informer.Status) uint64 { return max(s.Lists, 1) - 1 }),
 	counter("watches_total", "Watches begun on the API server.", func(s informer.Status) uint64 { return s.Watches }),
 	counter("errors_total", "Requests to the API server that failed.", func(s informer.Status) uint64 { return s.Errors }),
+	counter("function_panics_total", "Panics of transform, filter and index functions.", func(s informer.Status) uint64 { return s.Panics }),
 	gauge("lag_events", "Changes that the slowest handler or loop has not received yet.", highest, func(s informer.Status) (float64, bool) { return float64(s.Lag), true }),
-	gauge("last_contact_seconds", "Time since the API server last sent something.", highest, func(s informer.Status) (float64, bool) {
-		return time.Since(s.LastContact).Seconds(), !s.LastContact.IsZero()
-	}),
-	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", highest, func(s informer.Status) (float64, bool) {
-		return float64(s.LastErrorTime.UnixNano()) / 1e9, !s.LastErrorTime.IsZero()
-	}),
+	gauge("last_contact_timestamp_seconds", "When the API server last sent something.", lowest, func(s informer.Status) (float64, bool) { return timestamp(s.LastContact) }),
+	gauge("last_error_timestamp_seconds", "When a request to the API server last failed.", highest, func(s informer.Status) (float64, bool) { return timestamp(s.LastErrorTime) }),
 }
 
-var phase = prometheus.NewDesc("tidings_phase", "Informers in the phase: one, unless several have the same labels.", append(labels[:len(labels):len(labels)], "phase"), nil)
+var phase = prometheus.NewDesc("tidings_informer_phase", "Informers in the phase: one, unless several have the same labels.", append(labels[:len(labels):len(labels)], "phase"), nil)
 
 func handler(name, help string, kind prometheus.ValueType, value func(informer.HandlerStatus) uint64) measure[informer.HandlerStatus] {
 	return of(append(labels[:len(labels):len(labels)], "handler"), name, help, kind, sum, func(s informer.HandlerStatus) (float64, bool) { return float64(value(s)), true })
@@ -99,6 +102,12 @@ func handler(name, help string, kind prometheus.ValueType, value func(informer.H
 var handlers = []measure[informer.HandlerStatus]{
 	handler("handler_events_total", "Events delivered to the handler.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Delivered }),
 	handler("handler_backlog_events", "Events that wait for the handler.", prometheus.GaugeValue, func(s informer.HandlerStatus) uint64 { return s.Backlog }),
+	of(append(labels[:len(labels):len(labels)], "handler"), "handler_backlog_age_seconds", "Age of the oldest event that waits for the handler, 0 if none waits.", prometheus.GaugeValue, highest, func(s informer.HandlerStatus) (float64, bool) {
+		if s.BacklogSince.IsZero() {
+			return 0, true
+		}
+		return time.Since(s.BacklogSince).Seconds(), true
+	}),
 	handler("handler_folded_total", "Events folded into others because the handler was slow.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Folded }),
 	handler("handler_panics_total", "Events at which the handler panicked.", prometheus.CounterValue, func(s informer.HandlerStatus) uint64 { return s.Panics }),
 }

@@ -61,26 +61,26 @@ func TestCollector(t *testing.T) {
 	if err := registry.Register(metrics.NewCollector(metrics.OfFactory(factory))); err != nil {
 		t.Fatal(err)
 	}
-	const of = `{cluster="test",group="",namespace="default",resource="configmaps",version="v1"`
-	want := strings.NewReplacer("{}", of+"}", "{h}", `{cluster="test",group="",handler="auditor",namespace="default",resource="configmaps",version="v1"}`,
-		"{p}", `{cluster="test",group="",namespace="default",phase="watching",resource="configmaps",version="v1"}`).Replace(`
-# HELP tidings_objects Objects in the store.
-# TYPE tidings_objects gauge
-tidings_objects{} 1
-# HELP tidings_synced 1 once the first list is complete.
-# TYPE tidings_synced gauge
-tidings_synced{} 1
-# HELP tidings_phase Informers in the phase: one, unless several have the same labels.
-# TYPE tidings_phase gauge
-tidings_phase{p} 1
-# HELP tidings_handler_panics_total Events at which the handler panicked.
-# TYPE tidings_handler_panics_total counter
-tidings_handler_panics_total{h} 1
-# HELP tidings_handler_events_total Events delivered to the handler.
-# TYPE tidings_handler_events_total counter
-tidings_handler_events_total{h} 2
+	const of = `{cluster="test",group="",resource="configmaps",resource_namespace="default",version="v1"`
+	want := strings.NewReplacer("{}", of+"}", "{h}", `{cluster="test",group="",handler="auditor",resource="configmaps",resource_namespace="default",version="v1"}`,
+		"{p}", `{cluster="test",group="",phase="watching",resource="configmaps",resource_namespace="default",version="v1"}`).Replace(`
+# HELP tidings_informer_objects Objects in the store.
+# TYPE tidings_informer_objects gauge
+tidings_informer_objects{} 1
+# HELP tidings_informer_synced 1 once the first list is complete.
+# TYPE tidings_informer_synced gauge
+tidings_informer_synced{} 1
+# HELP tidings_informer_phase Informers in the phase: one, unless several have the same labels.
+# TYPE tidings_informer_phase gauge
+tidings_informer_phase{p} 1
+# HELP tidings_informer_handler_panics_total Events at which the handler panicked.
+# TYPE tidings_informer_handler_panics_total counter
+tidings_informer_handler_panics_total{h} 1
+# HELP tidings_informer_handler_events_total Events delivered to the handler.
+# TYPE tidings_informer_handler_events_total counter
+tidings_informer_handler_events_total{h} 2
 `)
-	err = testutil.GatherAndCompare(registry, strings.NewReader(want), "tidings_objects", "tidings_synced", "tidings_phase", "tidings_handler_panics_total", "tidings_handler_events_total")
+	err = testutil.GatherAndCompare(registry, strings.NewReader(want), "tidings_informer_objects", "tidings_informer_synced", "tidings_informer_phase", "tidings_informer_handler_panics_total", "tidings_informer_handler_events_total")
 	if err != nil {
 		t.Error(err)
 	}
@@ -94,10 +94,10 @@ func TestTheSameLabelsAreShownOnce(t *testing.T) {
 	now := time.Now()
 	all := func() []informer.Status {
 		return []informer.Status{
-			{Resource: pods, Phase: informer.Watching, Objects: 3, Synced: true, Lists: 2, Lag: 1, LastErrorTime: now.Add(-time.Hour), Handlers: []informer.HandlerStatus{
+			{Resource: pods, Phase: informer.Watching, Objects: 3, Synced: true, Lists: 2, Lag: 1, LastErrorTime: now.Add(-time.Hour), LastContact: now, Handlers: []informer.HandlerStatus{
 				{Name: "twice", Delivered: 2}, {Name: "twice", Delivered: 5}, {Name: "bad \xff"},
 			}},
-			{Resource: pods, Phase: informer.Waiting, Objects: 4, Lists: 3, Lag: 7, LastErrorTime: now},
+			{Resource: pods, Phase: informer.Waiting, Objects: 4, Lists: 3, Lag: 7, LastErrorTime: now, LastContact: now.Add(-time.Minute)},
 		}
 	}
 	registry := prometheus.NewPedanticRegistry()
@@ -106,10 +106,11 @@ func TestTheSameLabelsAreShownOnce(t *testing.T) {
 	}
 	got := gather(t, registry)
 	for name, want := range map[string]float64{
-		"tidings_objects": 7, "tidings_synced": 0, "tidings_relists_total": 3, "tidings_lag_events": 7,
-		"tidings_phase watching": 1, "tidings_phase waiting": 1,
-		"tidings_handler_events_total twice": 7, "tidings_handler_events_total bad \uFFFD": 0,
-		"tidings_last_error_timestamp_seconds": float64(now.UnixNano()) / 1e9,
+		"tidings_informer_objects": 7, "tidings_informer_synced": 0, "tidings_informer_relists_total": 3, "tidings_informer_lag_events": 7,
+		"tidings_informer_phase watching": 1, "tidings_informer_phase waiting": 1,
+		"tidings_informer_handler_events_total twice": 7, "tidings_informer_handler_events_total bad \uFFFD": 0,
+		"tidings_informer_last_error_timestamp_seconds":   float64(now.UnixNano()) / 1e9,
+		"tidings_informer_last_contact_timestamp_seconds": float64(now.Add(-time.Minute).UnixNano()) / 1e9,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v, want %v", name, v, want)
@@ -162,8 +163,8 @@ func TestInformersOfTheDropIn(t *testing.T) {
 		}
 		got := gather(t, registry)
 		for name, want := range map[string]float64{
-			"tidings_objects": 1, "tidings_synced": 1, "tidings_phase watching": 1, "tidings_watches_total": 1, "tidings_relists_total": 0,
-			"tidings_handler_events_total github.com/tidings-io/tidings/informer/metrics_test.TestInformersOfTheDropIn.func1": 1,
+			"tidings_informer_objects": 1, "tidings_informer_synced": 1, "tidings_informer_phase watching": 1, "tidings_informer_watches_total": 1, "tidings_informer_relists_total": 0,
+			"tidings_informer_handler_events_total github.com/tidings-io/tidings/informer/metrics_test.TestInformersOfTheDropIn.func1": 1,
 		} {
 			if v, ok := got[name]; !ok || v != want {
 				t.Errorf("%s is %v, want %v; there is %v", name, v, want, got)

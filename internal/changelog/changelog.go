@@ -14,6 +14,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidings-io/tidings/internal/broadcast"
 )
@@ -59,7 +60,7 @@ func (b *Batch[E]) Detached() *Batch[E] {
 
 // Detached returns a copy of the position that does not lead on into the log.
 func (p *Position[E]) Detached() *Position[E] {
-	return &Position[E]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq}
+	return &Position[E]{ResourceVersion: p.ResourceVersion, Synced: p.Synced, Seq: p.Seq, At: p.At}
 }
 
 // Position is a position in the log. It keeps everything after it alive, and
@@ -72,6 +73,8 @@ type Position[E any] struct {
 	Seq uint64
 	// Synced says that the store had a complete list at this position.
 	Synced bool
+	// At is when the batch before this position was appended.
+	At time.Time
 
 	next     atomic.Pointer[Batch[E]]
 	appended broadcast.Signal // of next
@@ -137,6 +140,7 @@ func (l *Log[E]) Append(events []E, kind Kind, resourceVersion uint64, synced bo
 		ResourceVersion: resourceVersion,
 		Seq:             from.Seq + uint64(len(events)),
 		Synced:          synced,
+		At:              time.Now(),
 	}}
 	l.tail = b.End
 	return b, func() {

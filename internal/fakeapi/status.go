@@ -75,6 +75,16 @@ func errUnsupportedMediaType(accepted []string) error {
 	}}
 }
 
+// errNoApply is not one of a kube-apiserver, which has server-side apply.
+func errNoApply() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnsupportedMediaType,
+		Reason:  metav1.StatusReasonUnsupportedMediaType,
+		Message: "this API server in memory has no server-side apply: create, update or patch the object instead, or use kubectl apply without --server-side",
+	}}
+}
+
 // toStatus is the Status object that tells a client of an error.
 func toStatus(err error) *metav1.Status {
 	status := metav1.Status{

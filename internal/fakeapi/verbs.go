@@ -236,6 +236,9 @@ func (r *resource) patcher(kind types.PatchType, patch []byte) (func(doc []byte)
 		}
 		return func(doc []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(doc, patch, r.empty()) }, nil
 	}
+	if kind == types.ApplyPatchType || kind == types.ApplyCBORPatchType {
+		return nil, errNoApply()
+	}
 	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType)}
 	if r.typed {
 		accepted = append(accepted, string(types.StrategicMergePatchType))

@@ -100,6 +100,7 @@ func (ix *Indexer[T]) Empty() {
 	ix.order, ix.orderChanged = newOrder[T](), true
 	for _, in := range ix.indexes {
 		in.tree.Clear()
+		clear(in.failed)
 		in.changed = true
 	}
 	ix.bytes.Store(0)

@@ -1,7 +1,7 @@
 package indexer
 
 import (
-	"fmt"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -31,6 +31,8 @@ type index[T object.Object] struct {
 	values  IndexFunc[T]
 	tree    *btree.BTreeG[entry[T]]
 	changed bool // since the last copy
+	// failed are the slots that have no entries because values panicked.
+	failed map[*slot[T]]struct{}
 }
 
 // add adds a slot under a value. The key of least sorts before all others.
@@ -54,15 +56,18 @@ type indexCopy[T object.Object] struct {
 	tree *btree.BTreeG[entry[T]]
 }
 
+// ErrIndexExists is returned by [Indexer.AddIndex] if the name is taken.
+var ErrIndexExists = errors.New("there is an index of that name already")
+
 // AddIndex adds an index over all present and future objects. Present objects are
 // indexed before it returns; views pinned earlier do not have the index. AddIndex
 // waits for a batch that is being applied, and the next batch waits for it. It
-// returns an error if the name is taken.
+// returns [ErrIndexExists] if the name is taken.
 func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 	ix.writer.Lock()
 	defer ix.writer.Unlock()
 	if slices.ContainsFunc(ix.indexes, func(have *index[T]) bool { return have.name == name }) {
-		return fmt.Errorf("there is an index %q already", name)
+		return ErrIndexExists
 	}
 	if ix.dirty.Load() {
 		ix.publish(changelog.Changes)
@@ -74,8 +79,8 @@ func (ix *Indexer[T]) AddIndex(name string, values IndexFunc[T]) error {
 		return a.slot.key < b.slot.key
 	}, btree.Options{NoLocks: true})}
 	ix.order.Scan(func(s *slot[T]) bool {
-		ix.oldValues = unique(values(ix.oldValues[:0], s.newest.Load().object))
-		for _, value := range ix.oldValues {
+		ix.newValues = ix.valuesOf(added, s, ix.newValues[:0], s.newest.Load().object)
+		for _, value := range ix.newValues {
 			added.add(value, s, &ix.least)
 		}
 		return true
@@ -119,10 +124,10 @@ func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
 	for _, in := range ix.indexes {
 		ix.oldValues, ix.newValues = ix.oldValues[:0], ix.newValues[:0]
 		if had {
-			ix.oldValues = unique(in.values(ix.oldValues, old))
+			ix.oldValues = ix.heldValues(in, s, ix.oldValues, old)
 		}
 		if has {
-			ix.newValues = unique(in.values(ix.newValues, o))
+			ix.newValues = ix.valuesOf(in, s, ix.newValues, o)
 		}
 		if slices.Equal(ix.oldValues, ix.newValues) {
 			continue // by far the most frequent case
@@ -139,6 +144,56 @@ func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
 			}
 		}
 	}
+}
+
+// valuesOf returns the values of the object that s is about to hold. There are none
+// if the index function panics and Options.Panicked is set.
+func (ix *Indexer[T]) valuesOf(in *index[T], s *slot[T], dst []string, o T) []string {
+	values, ok := ix.call(in, s, dst, o)
+	if !ok {
+		if in.failed == nil {
+			in.failed = map[*slot[T]]struct{}{}
+		}
+		in.failed[s] = struct{}{}
+	}
+	return values
+}
+
+// heldValues returns the values under which the index has a slot, for the object that
+// s no longer holds.
+func (ix *Indexer[T]) heldValues(in *index[T], s *slot[T], dst []string, old T) []string {
+	if _, failed := in.failed[s]; failed {
+		delete(in.failed, s)
+		return dst
+	}
+	values, ok := ix.call(in, s, dst, old)
+	if ok {
+		return values
+	}
+	// The function returned values for the same object before, so it is not pure. An
+	// entry that stays would show the object under a value that it does not have.
+	in.tree.Scan(func(e entry[T]) bool {
+		if e.slot == s {
+			values = append(values, e.value)
+		}
+		return true
+	})
+	return values
+}
+
+// call calls an index function. ok is false if it panicked.
+func (ix *Indexer[T]) call(in *index[T], s *slot[T], dst []string, o T) (values []string, ok bool) {
+	if ix.panicked != nil {
+		defer func() {
+			if !ok {
+				if p := recover(); p != nil {
+					ix.panicked(in.name, s.key, p)
+					values = dst
+				}
+			}
+		}()
+	}
+	return unique(in.values(dst, o)), true
 }
 
 // unique sorts values and removes duplicates.

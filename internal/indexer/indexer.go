@@ -77,6 +77,11 @@ type Options[T object.Object] struct {
 	Literal bool
 	// Same, if not nil, is called for each update, for Event.Same.
 	Same func(old, new T) bool
+	// Panicked, if not nil, is called when an index function has panicked at the
+	// object with the given key. The index then does not have the object until it
+	// changes. If Panicked is nil, the panic is that of the writer. Panicked must not
+	// use the store.
+	Panicked func(index, key string, value any)
 }
 
 // Stats are counters for monitoring.
@@ -143,15 +148,16 @@ type Stats struct {
 // copy the trees for each batch and can cut at once (Indexer.suspend). The next
 // reader that needs a View publishes one (Indexer.dirty).
 type Indexer[T object.Object] struct {
-	slots   *xsync.Map[string, *slot[T]]
-	log     *changelog.Log[Event[T]]
-	relay   changelog.Relay[Event[T]]
-	current atomic.Pointer[Cursor[T]]
-	size    func(T) int
-	same    func(old, new T) bool
-	literal bool
-	bytes   atomic.Int64
-	pinned  atomic.Int64
+	slots    *xsync.Map[string, *slot[T]]
+	log      *changelog.Log[Event[T]]
+	relay    changelog.Relay[Event[T]]
+	current  atomic.Pointer[Cursor[T]]
+	size     func(T) int
+	same     func(old, new T) bool
+	literal  bool
+	panicked func(index, key string, value any)
+	bytes    atomic.Int64
+	pinned   atomic.Int64
 
 	// dirty says that there are quiet changes that no View has. The next reader
 	// that needs a View publishes them.
@@ -185,13 +191,14 @@ type Indexer[T object.Object] struct {
 // New returns an empty store.
 func New[T object.Object](opts Options[T]) *Indexer[T] {
 	ix := &Indexer[T]{
-		slots:   xsync.NewMap[string, *slot[T]](),
-		log:     changelog.New[Event[T]](opts.Retain),
-		size:    opts.Size,
-		same:    opts.Same,
-		literal: opts.Literal,
-		seed:    maphash.MakeSeed(),
-		scopes:  newScopes(opts.Namespaces),
+		slots:    xsync.NewMap[string, *slot[T]](),
+		log:      changelog.New[Event[T]](opts.Retain),
+		size:     opts.Size,
+		same:     opts.Same,
+		literal:  opts.Literal,
+		panicked: opts.Panicked,
+		seed:     maphash.MakeSeed(),
+		scopes:   newScopes(opts.Namespaces),
 	}
 	ix.order = newOrder[T]()
 	ix.current.Store(&Cursor[T]{&View[T]{order: ix.order.Copy(), ix: ix, pins: &pins{}}, ix.log.Tail()})

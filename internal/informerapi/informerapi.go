@@ -38,6 +38,10 @@ type Informer[T object.Object, V any] interface {
 	// indexes that the informer's next views should have. Views build none
 	// themselves. found says whether the search found any object.
 	IndexLabels(selector labels.Selector, found bool)
+
+	// Retry ends the wait after a failed request, if there is one. The caller
+	// knows that a retry may succeed now.
+	Retry()
 }
 
 // Of returns the internal API of an informer.

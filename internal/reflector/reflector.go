@@ -93,6 +93,7 @@ type Reflector[T object.Object] struct {
 	queue  *delta.Queue[T]
 	opts   Options
 	log    *slog.Logger
+	retry  chan struct{} // ends a wait; has room for one
 
 	// What outlives a state. Only Run's goroutine uses it.
 	granted bool      // the server has answered a list or watch
@@ -116,8 +117,15 @@ func New[T object.Object](target source.Target, src source.Source[T], queue *del
 		src:     src,
 		queue:   queue,
 		opts:    opts,
+		retry:   make(chan struct{}, 1),
 		log:     opts.Logger.With("cluster", target.Cluster, "resource", target.Resource.GroupResource().String()),
 	}
+}
+
+// Hinter is a refusal that says itself what would help.
+type Hinter interface {
+	error
+	Hint() string
 }
 
 // RefusedError ends a reflector whose first request the server understood and
@@ -157,6 +165,19 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		s = next
 	}
 	return context.Cause(ctx)
+}
+
+// Retry ends the wait after a failed request, if there is one. The caller knows that a
+// retry may succeed now. It does not shorten a wait that the server has asked for.
+func (r *Reflector[T]) Retry() {
+	s := r.Status()
+	if _, asked := apierrors.SuggestsClientDelay(s.Err); asked || s.Phase != Waiting {
+		return
+	}
+	select {
+	case r.retry <- struct{}{}:
+	default:
+	}
 }
 
 // start resets the reflector and returns its first state.
@@ -235,6 +256,9 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 		verb, resource = failure.Verb, failure.Resource // ours may be a short name like "deploy", from before discovery
 	}
 	name := resource.GroupResource().String()
+	if hinter := Hinter(nil); errors.As(err, &hinter) && hinter.Hint() != "" {
+		return &RefusedError{err, hinter.Hint()}
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		where := ""

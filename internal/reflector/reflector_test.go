@@ -377,3 +377,35 @@ func TestVersionTooLarge(t *testing.T) {
 		}
 	})
 }
+
+// A wait is over when the caller says so, but not one that the server has asked for.
+func TestRetryEndsAWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"a broken connection": {errors.New("connection refused"), []string{"watch list", "watch list"}},
+		"Retry-After":         {apierrors.NewTooManyRequests("later", 60), []string{"watch list"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: []answer{{err: c.err}}}
+				r := reflector.New(target, s, delta.NewQueue[*meta](), reflector.Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- r.Run(ctx) }()
+				synctest.Wait()
+				if got := r.Status().Phase; got != reflector.Waiting {
+					t.Fatalf("it is %s", got)
+				}
+				r.Retry()
+				synctest.Wait() // no time passes
+				s.mu.Lock()
+				expect(t, "it asked", s.asked, c.want...)
+				s.mu.Unlock()
+				cancel()
+				<-done
+			})
+		})
+	}
+}

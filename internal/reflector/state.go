@@ -227,6 +227,7 @@ func (s waiting[T]) step(ctx context.Context, r *Reflector[T]) (state[T], error)
 	r.Update(func(status *Status) { status.Phase, status.Retry = s.phase, s.until })
 	select {
 	case <-time.After(time.Until(s.until)):
+	case <-r.retry:
 	case <-ctx.Done():
 	}
 	return s.then, nil

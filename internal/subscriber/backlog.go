@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"sync"
+	"time"
 
 	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/indexer"
@@ -22,7 +23,6 @@ type backlog[T object.Object] struct {
 	queue   []*batch[T] // as read, up to the limit
 	fold    *fold[T]    // replaces queue past the limit
 	n       int         // events in queue or fold
-	taken   int         // events in the batch that the subscriber is delivering
 	folded  uint64
 	wake    chan struct{} // capacity 1: something was added
 }
@@ -31,16 +31,27 @@ func newBacklog[T object.Object](at *position[T], resumed resumption[T], limit f
 	return &backlog[T]{limit: limit, at: at, resumed: resumed, wake: make(chan struct{}, 1)}
 }
 
-func (b *backlog[T]) stats() (waiting, folded uint64) {
+// stats returns the number of events that wait, when the oldest of them came, and the
+// number of events folded so far.
+func (b *backlog[T]) stats() (waiting uint64, since time.Time, folded uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return uint64(b.n + b.taken), b.folded
+	if b.fold != nil {
+		since = b.fold.since
+	}
+	for _, queued := range b.queue {
+		if len(queued.Events) > 0 {
+			since = queued.End.At
+			break
+		}
+	}
+	return uint64(b.n), since, b.folded
 }
 
 func (b *backlog[T]) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue, b.fold, b.at, b.n, b.taken = nil, nil, nil, 0, 0
+	b.queue, b.fold, b.at, b.n = nil, nil, nil, 0
 }
 
 // read adds every batch that is in the log and was not read yet.
@@ -123,7 +134,6 @@ var closed = func() chan struct{} {
 func (b *backlog[T]) take() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken = 0
 	if b.fold != nil {
 		return b.takeFold()
 	}
@@ -134,14 +144,15 @@ func (b *backlog[T]) take() *batch[T] {
 	b.queue[0] = nil
 	b.queue = b.queue[1:]
 	b.n -= len(next.Events)
-	b.taken = len(next.Events)
 	return next
 }
 
 // takeFold removes the fold and returns it as a batch. The caller holds the lock.
 func (b *backlog[T]) takeFold() *batch[T] {
-	next := b.fold.batch(b.at.Detached())
-	b.fold, b.n, b.taken = nil, 0, len(next.Events)
+	end := b.at.Detached()
+	end.At = b.fold.since
+	next := b.fold.batch(end)
+	b.fold, b.n = nil, 0
 	return next
 }
 
@@ -150,7 +161,6 @@ func (b *backlog[T]) takeFold() *batch[T] {
 func (b *backlog[T]) takeAll(ix *indexer.Indexer[T]) (*indexer.View[T], *batch[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken = 0
 	now := ix.PinCursor()
 	for b.at != now.Tail() {
 		next := wait(b.at)

@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tidings-io/tidings/internal/changelog"
 	"github.com/tidings-io/tidings/internal/indexer"
@@ -14,7 +15,8 @@ import (
 type fold[T object.Object] struct {
 	events []*indexer.Event[T] // in the order of the newest; nil if folded away
 	byKey  map[string]pending
-	count  int // of events that are not nil
+	count  int       // of events that are not nil
+	since  time.Time // when the first of the events folded came
 }
 
 // pending are the indexes in fold.events of the events of one key; -1: none.
@@ -28,6 +30,9 @@ func newFold[T object.Object]() *fold[T] { return &fold[T]{byKey: map[string]pen
 func (f *fold[T]) len() int { return f.count }
 
 func (f *fold[T]) add(b *batch[T]) {
+	if f.since.IsZero() && len(b.Events) > 0 {
+		f.since = b.End.At
+	}
 	for i := range b.Events {
 		f.addEvent(b.Events[i])
 	}

@@ -79,17 +79,19 @@ type Subscriber[T object.Object] struct {
 	resumed    resumption[T]
 	nextResync time.Time
 	count      uint64 // events delivered
-	bulk       bool   // many events are being delivered at once
+	skip       uint64 // delivered is updated when these bits of count are 0
+	measured   time.Time
 
 	mu             sync.Mutex         // guards what follows, and orders it with the next batch
 	resyncCursor   *indexer.Cursor[T] // pinned by Resync
 	resyncRequired bool               // replaces resyncCursor if events are folded: nothing may keep the log alive
 	released       bool
+	part           part[T]
 	requested      chan struct{} // capacity 1: Resync was called
 
 	position  atomic.Pointer[position[T]] // everything before it was delivered; detached from the log if there is a backlog
 	backlog   *backlog[T]                 // nil unless events are folded
-	delivered atomic.Uint64               // count, for Status
+	delivered atomic.Uint64               // count, for Status, see countEvery
 	hasSynced chan struct{}               // closed once Synced was delivered
 }
 
@@ -103,11 +105,12 @@ type (
 func Subscribe[T object.Object](ix *indexer.Indexer[T], opts Options) *Subscriber[T] {
 	now := ix.PinCursor()
 	s := newSubscriber(ix, opts, now.Tail(), 0)
-	s.view = now.View
 	if opts.SkipInitial {
-		s.view = nil
 		now.Release()
+		return s
 	}
+	s.view = now.View
+	s.part = part[T]{events: s.view.Len(), since: time.Now(), view: true}
 	return s
 }
 
@@ -139,33 +142,6 @@ func newSubscriber[T object.Object](ix *indexer.Indexer[T], opts Options, at *po
 	return s
 }
 
-// Status is the progress of a subscriber.
-type Status struct {
-	Delivered uint64 // events delivered; during a long run of events it is updated every 64
-	Lag       uint64 // events of the store that were not delivered yet
-	Backlog   uint64 // events that wait to be delivered: fewer than Lag after folding
-	Folded    uint64 // events that were folded into others and will not be delivered
-	Synced    bool   // the initial list was delivered
-}
-
-// Status returns the subscriber's progress. It may be called at any time.
-func (s *Subscriber[T]) Status() Status {
-	status := Status{Delivered: s.delivered.Load()}
-	select {
-	case <-s.hasSynced:
-		status.Synced = true
-	default:
-	}
-	if p := s.position.Load(); p != nil {
-		status.Lag = s.ix.Latest().Tail().Seq - p.Seq
-		status.Backlog = status.Lag
-	}
-	if s.backlog != nil {
-		status.Backlog, status.Folded = s.backlog.stats()
-	}
-	return status
-}
-
 // HasSynced returns a channel that is closed once the whole initial list was
 // delivered.
 func (s *Subscriber[T]) HasSynced() <-chan struct{} { return s.hasSynced }
@@ -184,7 +160,7 @@ func (s *Subscriber[T]) Release() {
 	if s.resyncCursor != nil {
 		s.resyncCursor.Release()
 	}
-	s.resyncCursor, s.released = nil, true
+	s.resyncCursor, s.released, s.part = nil, true, part[T]{}
 	s.mu.Unlock()
 	if s.backlog != nil {
 		s.backlog.release()
@@ -209,9 +185,6 @@ func (s *Subscriber[T]) Resync() {
 	default:
 	}
 }
-
-// countEvery is how often Status.Delivered is updated during a long run of events.
-const countEvery = 64
 
 // Run calls yield with each event in turn and waits for more, until ctx ends or
 // yield returns false. With drain, it returns when there are no more events. If
@@ -246,6 +219,7 @@ func (s *Subscriber[T]) Run(ctx context.Context, drain bool, yield func(Event[T]
 		}
 		if s.nextView != nil {
 			s.view, s.nextView, s.nextTail, s.resync, s.after = s.nextView, nil, nil, true, ""
+			s.begin(part[T]{events: s.view.Len(), since: time.Now(), view: true})
 			continue
 		}
 		if drain && s.Status().Lag == 0 {
@@ -256,7 +230,9 @@ func (s *Subscriber[T]) Run(ctx context.Context, drain bool, yield func(Event[T]
 			left := time.Until(s.nextResync)
 			if left <= 0 {
 				s.nextResync = time.Now().Add(s.opts.Resync)
+				s.mu.Lock()
 				s.beginResync()
+				s.mu.Unlock()
 				continue
 			}
 			due = time.After(left)
@@ -272,11 +248,21 @@ func (s *Subscriber[T]) Run(ctx context.Context, drain bool, yield func(Event[T]
 
 // take returns the next batch to deliver, or nil if there is none now.
 func (s *Subscriber[T]) take() *batch[T] {
-	at := s.position.Load()
 	// Under the lock: what was published before a Resync leads to the state that
 	// Resync pinned, and later events must not be delivered before that state.
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	next := s.next()
+	if next != nil {
+		next = s.resumed.trim(next)
+		s.part = part[T]{base: s.count, events: len(next.Events), since: next.End.At, end: next.End}
+	}
+	return next
+}
+
+// next is take without the note for Status. The lock is held.
+func (s *Subscriber[T]) next() *batch[T] {
+	at := s.position.Load()
 	if s.resyncRequired {
 		s.resyncRequired = false
 		s.beginResync()
@@ -320,7 +306,8 @@ func (s *Subscriber[T]) ready() <-chan struct{} {
 }
 
 // beginResync pins a View to deliver as Sync events. Before that, the subscriber
-// reads on to the View's position, so that no object goes back in time.
+// reads on to the View's position, so that no object goes back in time. The lock is
+// held.
 func (s *Subscriber[T]) beginResync() {
 	if s.backlog == nil {
 		now := s.ix.PinCursor()
@@ -328,21 +315,14 @@ func (s *Subscriber[T]) beginResync() {
 		return
 	}
 	s.nextView, s.current = s.backlog.takeAll(s.ix)
-}
-
-// addDelivered counts an event just before it is delivered. In bulk it does not
-// update Status.Delivered each time, which would be a third of the cost of
-// delivering an event.
-func (s *Subscriber[T]) addDelivered() {
-	if s.count++; !s.bulk || s.count%countEvery == 0 {
-		s.delivered.Store(s.count)
+	if b := s.current; b != nil {
+		s.part = part[T]{base: s.count, events: len(b.Events), since: b.End.At, end: b.End}
 	}
 }
 
 // deliverView delivers the rest of the pinned View. It returns false if it was
 // interrupted.
 func (s *Subscriber[T]) deliverView(deliver func(Event[T]) bool) bool {
-	s.bulk = s.view.Len() >= countEvery
 	var events []indexer.Event[T] // allocated together
 	for key, o := range s.view.From("", s.after) {
 		if len(events) == 0 {
@@ -362,6 +342,7 @@ func (s *Subscriber[T]) deliverView(deliver func(Event[T]) bool) bool {
 	initial, synced, version := !s.resync, s.view.Synced, s.view.ResourceVersion
 	s.view.Release()
 	s.view, s.after = nil, ""
+	s.begin(part[T]{})
 	return !initial || !synced || s.deliverSynced(version, deliver)
 }
 
@@ -376,7 +357,6 @@ func (s *Subscriber[T]) deliverSynced(version uint64, deliver func(Event[T]) boo
 	}
 	s.synced = true
 	defer close(s.hasSynced) // even if yield panics: the event was delivered
-	s.bulk = false
 	return deliver(objectless[T](Synced, version))
 }
 
@@ -384,11 +364,9 @@ func (s *Subscriber[T]) deliverSynced(version uint64, deliver func(Event[T]) boo
 // false if it was interrupted. It repeats what deliver does, since this is the
 // hottest loop.
 func (s *Subscriber[T]) deliverBatch(ctx context.Context, yield, deliver func(Event[T]) bool) bool {
-	s.current = s.resumed.trim(s.current)
 	b := s.current
 	events, changes, folded, relist := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded, b.Kind == changelog.Relist
 	begin := b.End.Seq - uint64(len(events))
-	s.bulk = len(events)-s.done >= countEvery
 	for s.done < len(events) {
 		i := s.done
 		s.done++
@@ -409,9 +387,9 @@ func (s *Subscriber[T]) deliverBatch(ctx context.Context, yield, deliver func(Ev
 			return false
 		}
 	}
+	s.publishCount()
 	s.position.Store(b.End)
-	s.current, s.done, s.bulk = nil, 0, false
-	s.delivered.Store(s.count)
+	s.current, s.done, s.skip = nil, 0, 0
 	if b.End.Synced && !s.synced {
 		return s.deliverSynced(b.End.ResourceVersion, deliver)
 	}

@@ -63,7 +63,7 @@ func (s *servers) startMirror(ctx context.Context, resources []string) error {
 		return err
 	}
 	args := []string{"serve", "--kubeconfig", s.cp.Kubeconfig(controlplane.Admin), "--authentication", "upstream",
-		"--listen", "127.0.0.1:0", "--write-kubeconfig", s.mirrorConfig(), "--max-watches-per-caller", "10000"}
+		"--listen", "127.0.0.1:0", "--write-kubeconfig", s.mirrorConfig(), "--write-kubeconfig-users", "--max-watches-per-caller", "10000"}
 	for _, r := range resources {
 		args = append(args, "--resource", r)
 	}

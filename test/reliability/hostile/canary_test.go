@@ -46,3 +46,22 @@ func TestCanariesAreFoundInEachEncoding(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The audit log may have names, but no content and no tokens.
+func TestJudgeEvent(t *testing.T) {
+	w := &world{canaries: map[string]location{
+		canaryMark + "000000000001": {part: "content"}, canaryMark + "000000000002": {part: "name"},
+	}}
+	for line, says := range map[string]string{
+		`{"objectRef":{"name":"` + canaryMark + `000000000002"}}`: "",
+		`{"requestURI":"/?a=` + canaryMark + `000000000001"}`:     "the content of",
+		`{"userAgent":"some-token"}`:                              "some-token",
+		`{"userAgent":"`:                                          "not JSON",
+		"{\"userAgent\":\"\u009b\"}":                              "not plain text",
+	} {
+		err := w.judgeEvent(line, []string{"some-token"})
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -53,7 +54,7 @@ type run struct {
 }
 
 // Run starts a cluster and its mirrors, and makes requests. An error means that the run
-// itself failed, or that a mirror did not survive it.
+// itself failed, that a mirror did not survive it, or that its audit log has what it must not.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -113,6 +114,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return r.report, fmt.Errorf("%s has ended:\n%s", m.name, m.process.Log())
 		default:
 		}
+		err = errors.Join(err, r.judgeAuditLog(m))
 	}
 	return r.report, err
 }

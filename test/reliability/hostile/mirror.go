@@ -20,6 +20,7 @@ type mirror struct {
 	withoutSecrets bool // no --resource names them
 	weight         int  // its share of the requests
 	process        *soak.Process
+	auditLog       string // its file
 	address        string
 	tls            *tls.Config
 }
@@ -28,7 +29,8 @@ func (m *mirror) start(ctx context.Context, binary, kubeconfig, log string) (err
 	if m.address, err = soak.FreeAddress(); err != nil {
 		return err
 	}
-	flags := []string{"--kubeconfig", kubeconfig, "--resource", "*", "--page-ttl", "24h"}
+	m.auditLog = log + ".audit"
+	flags := []string{"--kubeconfig", kubeconfig, "--resource", "*", "--page-ttl", "24h", "--audit-log", m.auditLog, "--audit-log-maxsize", "1000"}
 	if !m.withoutSecrets {
 		flags = append(flags, "--resource", "secrets")
 	}

@@ -258,7 +258,7 @@ func (l *line) counters() map[string]float64 {
 	families, err := parser.TextToMetricFamilies(strings.NewReader(l.metrics()))
 	l.must(err)
 	out := map[string]float64{}
-	for _, name := range []string{"tidings_errors_total", "tidings_relists_total"} {
+	for _, name := range []string{"tidings_informer_errors_total", "tidings_informer_relists_total"} {
 		for _, m := range families[name].GetMetric() {
 			out[name] += m.GetCounter().GetValue()
 		}

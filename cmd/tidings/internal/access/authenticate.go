@@ -70,20 +70,23 @@ func (r *Reviewer) IsUnverified(credentials Credentials) (bool, error) {
 	return false, unauthorized()
 }
 
-// Owner returns the key of the user that the credentials belong to, without
-// impersonation; see [Caller.Key]. It sends no review: "" means that the credentials
-// have not been accepted lately.
-func (r *Reviewer) Owner(credentials Credentials) string {
+// Known returns the user that the credentials belong to, without impersonation. It
+// sends no review: nil means that the credentials have not been accepted lately.
+func (r *Reviewer) Known(credentials Credentials) *Caller {
 	if roots := r.authorities.cache.lastPositive(digest{}); roots != nil && len(credentials.certificates) > 0 {
 		if c := r.certificates.lastPositive(credentials.verificationKey(roots)); c != nil {
-			return c.owner
+			return c
 		}
 	}
 	if credentials.token == nil {
-		return ""
+		return nil
 	}
-	return ownerOf(r.tokens.lastPositive(credentials.tokenID))
+	return r.tokens.lastPositive(credentials.tokenID)
 }
+
+// Owner returns the key of the [Reviewer.Known] user; see [Caller.Key]. "" means that
+// there is none.
+func (r *Reviewer) Owner(credentials Credentials) string { return ownerOf(r.Known(credentials)) }
 
 // Verify verifies credentials. If the cluster accepts them, they are not unverified
 // from then on, for a time. The error is as for [Reviewer.Authenticate].

@@ -35,7 +35,7 @@ func AttributesOf(info *request.RequestInfo) Attributes {
 	}
 }
 
-// decision is the cluster's answer to a SubjectAccessReview.
+// decision is a cached answer to a SubjectAccessReview.
 type decision struct {
 	allowed bool
 	reason  string
@@ -51,11 +51,26 @@ func (r *Reviewer) Authorize(ctx context.Context, caller *Caller, a Attributes) 
 }
 
 // AuthorizeUntil is Authorize and also returns when the result expires.
+func (r *Reviewer) AuthorizeUntil(ctx context.Context, caller *Caller, a Attributes) (time.Time, error) {
+	d, err := r.Decide(ctx, caller, a)
+	return d.Until, err
+}
+
+// Decision is the cluster's answer to a SubjectAccessReview.
+type Decision struct {
+	Allowed bool
+	// Reason is why, in the words of the cluster's authorizer.
+	Reason string
+	// Until is when a positive result expires.
+	Until time.Time
+}
+
+// Decide is Authorize and also returns the decision, unless the cluster is unavailable.
 //
 // It reviews the action without selectors first: a caller that may read everything may
 // read a part, so one result serves all selectors. Only for other callers does it send
 // a review with the selectors.
-func (r *Reviewer) AuthorizeUntil(ctx context.Context, caller *Caller, a Attributes) (time.Time, error) {
+func (r *Reviewer) Decide(ctx context.Context, caller *Caller, a Attributes) (Decision, error) {
 	whole := a
 	whole.FieldSelector, whole.LabelSelector = "", ""
 	got, err := r.authorize(ctx, caller, whole)
@@ -64,11 +79,11 @@ func (r *Reviewer) AuthorizeUntil(ctx context.Context, caller *Caller, a Attribu
 	}
 	switch {
 	case err != nil:
-		return time.Time{}, r.unavailable(ctx, "a SubjectAccessReview", err)
+		return Decision{}, r.unavailable(ctx, "a SubjectAccessReview", err)
 	case !got.value.allowed:
-		return time.Time{}, forbidden(caller, a, got.value.reason)
+		return Decision{Reason: got.value.reason}, forbidden(caller, a, got.value.reason)
 	}
-	return got.until, nil
+	return Decision{Allowed: true, Reason: got.value.reason, Until: got.until}, nil
 }
 
 func (r *Reviewer) authorize(ctx context.Context, caller *Caller, a Attributes) (result[decision], error) {
@@ -81,7 +96,7 @@ func (r *Reviewer) authorize(ctx context.Context, caller *Caller, a Attributes) 
 		case !status.Allowed || status.Denied:
 			return decision{reason: status.Reason, owner: caller.owner}, r.options.DenyTTL, nil
 		}
-		return decision{allowed: true, owner: caller.owner}, r.options.AllowTTL, nil
+		return decision{allowed: true, reason: status.Reason, owner: caller.owner}, r.options.AllowTTL, nil
 	})
 }
 

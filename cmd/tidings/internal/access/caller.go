@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -36,6 +37,18 @@ func (c Credentials) Empty() bool {
 func (c Credentials) TokenOnly() (_ Credentials, ok bool) {
 	c.certificates = nil
 	return c, c.token != nil
+}
+
+// Redact returns text without the token, in case a client has put it somewhere else,
+// too.
+func (c Credentials) Redact(text string) string {
+	if c.token == nil {
+		return text
+	}
+	for _, form := range []string{*c.token, url.QueryEscape(*c.token), url.PathEscape(*c.token)} {
+		text = strings.ReplaceAll(text, form, "[redacted]")
+	}
+	return text
 }
 
 // String keeps tokens out of anything printed.
@@ -121,6 +134,8 @@ type Caller struct {
 	owner       string // the key of the user that the credentials belong to; reviews and cached results count against it
 	credentials Credentials
 	byToken     bool // authenticated by the token in credentials
+
+	impersonator *Caller // nil: the caller is the user that the credentials belong to
 }
 
 func (r *Reviewer) newCaller(info authenticationv1.UserInfo) *Caller {
@@ -160,6 +175,20 @@ func (c *Caller) User() user.Info {
 		extra[k] = slices.Clone([]string(v))
 	}
 	return &user.DefaultInfo{Name: c.info.Username, UID: c.info.UID, Groups: slices.Clone(c.info.Groups), Extra: extra}
+}
+
+// Users returns the user that the credentials belong to and, if it is another one, the
+// user that the caller impersonates: name, uid and groups of both. Extras are left out,
+// since they may be anything.
+func (c *Caller) Users() (authenticated authenticationv1.UserInfo, impersonated *authenticationv1.UserInfo) {
+	plain := func(c *Caller) authenticationv1.UserInfo {
+		return authenticationv1.UserInfo{Username: c.info.Username, UID: c.info.UID, Groups: slices.Clone(c.info.Groups)}
+	}
+	if c.impersonator == nil {
+		return plain(c), nil
+	}
+	other := plain(c)
+	return plain(c.impersonator), &other
 }
 
 // withCredentials returns the caller with the credentials of a request. Cached callers

@@ -56,7 +56,7 @@ func (r *Reviewer) impersonate(ctx context.Context, caller *Caller, until time.T
 		until = earlier(until, authorizedUntil)
 	}
 	other := r.newCaller(info).withCredentials(caller.credentials, caller.byToken)
-	other.owner = caller.owner
+	other.owner, other.impersonator = caller.owner, caller
 	return other, until, nil
 }
 

@@ -3,7 +3,7 @@ package access
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	reviewsDesc = prometheus.NewDesc("tidings_access_questions_total",
+	reviewsDesc = prometheus.NewDesc("tidings_access_reviews_total",
 		"Reviews of callers: sent to the cluster (asked), answered from the cache (remembered), failed, or answered by the last positive result because the cluster was unavailable (grace).", []string{"cluster", "about", "outcome"}, nil)
 	lostDesc = prometheus.NewDesc("tidings_access_lost_total", "Open requests that ended because their caller lost the right.", []string{"cluster"}, nil)
 )

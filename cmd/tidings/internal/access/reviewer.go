@@ -156,6 +156,6 @@ func create(ctx context.Context, client rest.Interface, resource string, review,
 // warnUnavailable logs that a review failed, at a limited rate.
 func (r *Reviewer) warnUnavailable(what string, err error) {
 	if r.warnLimit.Allow() {
-		r.log.Warn("cannot review callers of a cluster; they are refused", "cluster", r.name, "review", what, "err", err)
+		r.log.Warn("cannot review callers of a cluster; those without a grace are refused", "cluster", r.name, "review", what, "err", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
@@ -119,7 +118,7 @@ func (g *globals) names(ctx context.Context, c *cluster.Cluster, resource, names
 	if r.Namespaced {
 		o.namespace = namespace
 	}
-	page, err := fetchPage[metav1.PartialObjectMetadataList](ctx, o, query{}, asMetadata)
+	page, err := fetchMetadata(ctx, o, query{})
 	if err != nil {
 		return nil
 	}

@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
@@ -22,70 +26,130 @@ type event struct {
 	cluster string // only if there are several
 	kind    string // of the object
 	change  string // ADDED, MODIFIED, DELETED
-	meta    metav1.Object
+	// time is when the change arrived, zero if the object was there before.
+	time time.Time
+	meta metav1.Object
 	// For the outputs that need more than the metadata. old is nil if it is
 	// not known.
 	object, old *unstructured.Unstructured
 }
 
 // eventFormat writes an event in one of the outputs of watch.
-type eventFormat func(w io.Writer, e event)
+type eventFormat func(w io.Writer, e event) error
 
-// eventFormats returns the outputs by name. s provides the colours.
-func eventFormats(s *screen) map[string]eventFormat {
-	line := &eventLine{screen: s}
+// eventFormats returns the outputs by name.
+func eventFormats(line *eventLine) map[string]eventFormat {
+	plain := func(write func(w io.Writer, e event)) eventFormat {
+		return func(w io.Writer, e event) error { write(w, e); return nil }
+	}
 	return map[string]eventFormat{
-		"line": func(w io.Writer, e event) { fmt.Fprintln(w, line.of(e)) },
-		"wide": func(w io.Writer, e event) { fmt.Fprintln(w, line.of(e)+details(e.object)) },
-		"diff": func(w io.Writer, e event) {
-			fmt.Fprintln(w, line.of(e))
+		"line": plain(func(w io.Writer, e event) { fmt.Fprintln(w, line.of(e, true)) }),
+		"wide": plain(func(w io.Writer, e event) { fmt.Fprintln(w, line.of(e, false)+details(e.object)) }),
+		"diff": plain(func(w io.Writer, e event) {
+			fmt.Fprintln(w, line.of(e, true))
 			if e.change == "MODIFIED" {
-				writeDiff(w, s, e)
+				writeDiff(w, line.screen, e)
 			}
-		},
-		"json": writeJSON,
-		"yaml": writeYAML,
+		}),
+		"json": plain(writeJSON),
+		"yaml": plain(writeYAML),
+	}
+}
+
+// printedBy returns the format of a printer of kubectl, for objects or for events.
+func printedBy(p printers.ResourcePrinter, events bool) eventFormat {
+	var text bytes.Buffer
+	columns := printers.GetNewTabWriter(&text) // remembers their widths
+	return func(w io.Writer, e event) error {
+		o := runtime.Object(e.object)
+		if events {
+			o = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "WatchEvent", "type": e.change, "object": e.object.Object}}
+		}
+		text.Reset()
+		if err := p.PrintObj(o, columns); err != nil {
+			return fmt.Errorf("print %s %s: %w", e.kind, e.meta.GetName(), err)
+		}
+		columns.Flush()
+		_, err := io.WriteString(w, termsafe.Text(text.String()))
+		return err
 	}
 }
 
 // eventLine formats lines in columns. Later lines are not known yet, so a column
 // is as wide as the widest text in it so far.
 type eventLine struct {
-	screen  *screen
-	widths  [4]int
-	started bool
+	screen     *screen
+	labels     []string // whose values get a column
+	showLabels bool
+	widths     [3]int // of cluster, kind and name
 }
 
 var eventColours = map[string]string{"ADDED": green, "MODIFIED": yellow, "DELETED": red}
 
-func (l *eventLine) of(e event) string {
-	if !l.started {
-		l.widths, l.started = [4]int{0, len("MODIFIED"), 0, 40}, true
+// of returns the line of an event. If fit, it shortens the longest texts so that the
+// line, without labels, has room on the terminal.
+func (l *eventLine) of(e event, fit bool) string {
+	when := "-"
+	if !e.time.IsZero() {
+		when = e.time.Local().Format(time.TimeOnly)
 	}
 	name := e.meta.GetName()
 	if ns := e.meta.GetNamespace(); ns != "" {
 		name = ns + "/" + name
 	}
-	created := "-"
-	if t := e.meta.GetCreationTimestamp(); !t.IsZero() {
-		created = t.UTC().Format(time.RFC3339)
+	version := termsafe.Line(e.meta.GetResourceVersion())
+	texts := [3]string{termsafe.Line(e.cluster), termsafe.Line(e.kind), termsafe.Line(name)}
+	if width := l.screen.streams.OutWidth; fit && width > 0 {
+		// What is not shortened: two columns of 8, the version, and two spaces after
+		// each column but the last.
+		room := width - (8 + 2 + 8 + 2 + 2 + 2 + len(version))
+		if texts[0] != "" {
+			texts[0] = shorten(texts[0], room/4)
+			room -= max(l.widths[0], utf8.RuneCountInString(texts[0])) + 2
+		}
+		texts[1] = shorten(texts[1], max(room/3, 10))
+		room -= max(l.widths[1], utf8.RuneCountInString(texts[1]))
+		texts[2] = shorten(texts[2], max(room, 16))
+		l.widths[2] = min(l.widths[2], max(room, 16))
 	}
 	var b strings.Builder
-	for i, text := range []string{e.cluster, e.change, e.kind, name} {
-		text = termsafe.Line(text)
-		if text == "" {
-			continue
+	column := func(i int) {
+		if n := utf8.RuneCountInString(texts[i]); n > 0 {
+			l.widths[i] = max(l.widths[i], n)
+			b.WriteString(texts[i] + strings.Repeat(" ", l.widths[i]-n+2))
 		}
-		l.widths[i] = max(l.widths[i], len(text))
-		pad := strings.Repeat(" ", l.widths[i]-len(text)+2)
-		if i == 1 {
-			text = l.screen.paint(eventColours[e.change], text)
-		}
-		b.WriteString(text + pad)
 	}
-	// A fixed width for the time keeps the last column straight.
-	fmt.Fprintf(&b, "%-20s  %s", created, termsafe.Line(e.meta.GetResourceVersion()))
+	fmt.Fprintf(&b, "%-8s  ", when)
+	column(0)
+	b.WriteString(l.screen.paint(eventColours[e.change], e.change) + strings.Repeat(" ", max(0, 8-len(e.change))+2))
+	column(1)
+	column(2)
+	b.WriteString(version)
+	for _, key := range l.labels {
+		b.WriteString("  " + orNone(termsafe.Line(e.meta.GetLabels()[key])))
+	}
+	if l.showLabels {
+		b.WriteString("  " + termsafe.Line(labels.FormatLabels(e.meta.GetLabels())))
+	}
 	return b.String()
+}
+
+// shorten leaves out the middle of a text that is longer than width. The end of a name
+// tells it from others of the same owner.
+func shorten(s string, width int) string {
+	runes := []rune(s)
+	if len(runes) <= width {
+		return s
+	}
+	end := width * 2 / 3
+	return string(runes[:width-1-end]) + "…" + string(runes[len(runes)-end:])
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "<none>"
+	}
+	return s
 }
 
 // details returns what a wide line adds: the age, the columns of the kind's
@@ -115,12 +179,9 @@ func details(u *unstructured.Unstructured) string {
 			add("owner", owner.Kind+"/"+owner.Name)
 		}
 	}
-	var labels []string
-	for k, v := range u.GetLabels() {
-		labels = append(labels, k+"="+v)
+	if l := u.GetLabels(); len(l) > 0 {
+		add("labels", labels.FormatLabels(l))
 	}
-	slices.Sort(labels)
-	add("labels", strings.Join(labels, ","))
 	if u.GetDeletionTimestamp() != nil {
 		add("deleting", since(u.GetDeletionTimestamp().Time))
 	}
@@ -160,11 +221,16 @@ func writeDiff(w io.Writer, s *screen, e event) {
 
 // writeJSON writes an event as JSON on one line.
 func writeJSON(w io.Writer, e event) {
+	var at *time.Time
+	if !e.time.IsZero() {
+		at = &e.time
+	}
 	encodeJSON(w, "", struct {
 		Type    string                     `json:"type"`
+		Time    *time.Time                 `json:"time,omitempty"`
 		Cluster string                     `json:"cluster,omitempty"`
 		Object  *unstructured.Unstructured `json:"object"`
-	}{e.change, e.cluster, e.object}) // cannot fail: the object was JSON
+	}{e.change, at, e.cluster, e.object}) // cannot fail: the object was JSON
 }
 
 // writeYAML writes the object as a YAML document, below a comment with the event.
@@ -174,6 +240,9 @@ func writeYAML(w io.Writer, e event) {
 		text = []byte("# " + err.Error() + "\n")
 	}
 	head := e.change
+	if !e.time.IsZero() {
+		head += " at " + e.time.Format(time.RFC3339)
+	}
 	if e.cluster != "" {
 		head += " in cluster " + e.cluster
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,46 +23,43 @@ import (
 // Accept headers. Servers that do not support a form answer with plain objects.
 const (
 	asObjects  = "application/json"
-	asMetadata = "application/json;as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1,application/json" // %s: List or not
-	asTable    = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+	asMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 )
 
-// pageSize is the number of objects to request at a time, as in kubectl.
+// pageSize is the number of objects to request at a time.
 const pageSize = 500
 
-// query selects objects of a target. next is a continue token.
-type query struct{ labels, fields, next string }
+// query selects objects of a list.
+type query struct {
+	labels, fields string
+	limit          int // of a page; pageSize if it is 0
+}
 
-// fetch requests a page of o, or the single object o, and returns the response's
-// JSON.
-func fetch(ctx context.Context, o target, q query, accept string) ([]byte, error) {
-	verb := "list"
-	if accept == asMetadata {
-		accept = fmt.Sprintf(asMetadata, map[bool]string{true: "List"}[o.name == ""])
-	}
-	values := url.Values{}
-	if o.name != "" {
-		verb = "get"
-	} else {
-		values.Set("limit", strconv.Itoa(pageSize))
-		for key, value := range map[string]string{"labelSelector": q.labels, "fieldSelector": q.fields, "continue": q.next} {
-			if value != "" {
-				values.Set(key, value)
-			}
+// fetchMetadata requests the metadata of up to a page of o's objects.
+func fetchMetadata(ctx context.Context, o target, q query) (*metav1.PartialObjectMetadataList, error) {
+	r := o.resource
+	values := url.Values{"limit": {strconv.Itoa(cmp.Or(q.limit, pageSize))}}
+	for key, value := range map[string]string{"labelSelector": q.labels, "fieldSelector": q.fields} {
+		if value != "" {
+			values.Set(key, value)
 		}
 	}
-	r := o.resource
-	u, err := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: o.namespace, Name: o.name}.URL(o.cluster.BaseURL())
+	page := new(metav1.PartialObjectMetadataList)
+	u, err := apipath.Path{Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: o.namespace}.URL(o.cluster.BaseURL())
 	if err == nil {
 		u.RawQuery = values.Encode()
 		var body []byte
-		if body, err = httpGet(ctx, o.cluster.HTTPClient(), u, accept); err == nil {
-			return body, nil
+		if body, err = httpGet(ctx, o.cluster.HTTPClient(), u, asMetadata); err == nil {
+			err = decode(body, page)
 		}
 	}
-	return nil, &source.Error{Verb: verb, Err: err, Target: source.Target{
-		Cluster: o.cluster.Name(), Resource: r.GVR(), Kind: r.Kind, Namespace: o.namespace,
-	}}
+	if err != nil {
+		return nil, &source.Error{Verb: "list", Err: err, Target: source.Target{
+			Cluster: o.cluster.Name(), Resource: r.GVR(), Kind: r.Kind, Namespace: o.namespace,
+		}}
+	}
+	return page, nil
 }
 
 // httpGet returns the body of a 200 response. Any other response is an
@@ -103,17 +101,4 @@ func statusError(resp *http.Response, body []byte) error {
 		err.ErrStatus.Message = "the server answered " + resp.Status
 	}
 	return err
-}
-
-// fetchPage is fetch, decoded as a T.
-func fetchPage[T any](ctx context.Context, o target, q query, accept string) (*T, error) {
-	body, err := fetch(ctx, o, q, accept)
-	if err != nil {
-		return nil, err
-	}
-	page := new(T)
-	if err := decode(body, page); err != nil {
-		return nil, fmt.Errorf("read the response for %s: %w", o, err)
-	}
-	return page, nil
 }

@@ -1,320 +1,165 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
+	"k8s.io/cli-runtime/pkg/resource"
+	kubectlget "k8s.io/kubectl/pkg/cmd/get"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-var getOutputs = []string{"table", "wide", "name", "json", "yaml"}
-
-// getter prints the current objects.
+// getter prints the current objects as kubectl does: it finds them with the
+// builder of cli-runtime and prints them with the printers of kubectl.
 type getter struct {
-	g         *globals
-	output    string
-	noHeaders bool
-	many      bool // there are several clusters: print their names
+	g     *globals
+	flags *kubectlget.PrintFlags
+	files resource.FilenameOptions
+	out   *textWriter
+	many  bool // there are several clusters: print their names
+
+	chunkSize      int64
+	subresource    string
+	raw            string // a path to print the response of, instead of objects
+	ignoreNotFound bool
+	serverPrint    bool // let the server make the tables
+	watch          bool
+	watchOnly      bool // leave out the objects there are
+	watchEvents    bool // print events instead of objects
 }
 
 func newGet(g *globals) *cobra.Command {
-	get := &getter{g: g}
+	get := &getter{g: g, flags: kubectlget.NewGetPrintFlags()}
 	cmd := &cobra.Command{
-		Use:   "get RESOURCE[,RESOURCE...] [NAME...] | RESOURCE/NAME ...",
+		Use:   "get RESOURCE[,RESOURCE...] [NAME...] | RESOURCE/NAME ... | -f FILE",
 		Short: "Print the current objects of resources",
 		Long: `Get prints objects of one or more resources: all of them, those that match
-selectors, or those with the given names.
+selectors, those with the given names, or those in files.
+
+It takes the flags of "kubectl get" and prints the same.
 
 It reads from the cluster, or with --server from a running "tidings serve", which
 answers from memory without asking the cluster. --context then names clusters of
-that server.`,
+that server. Flags like --token-file and --certificate-authority are kubectl's, and
+work for a cluster as for a server with authentication. From several clusters, it
+prints tables with a column for the cluster. Of the other outputs only -o name takes
+several clusters.
+
+An object that does not exist is an error, with exit code 1. So is a cluster that
+cannot be read; what others have is printed.
+
+--watch ends when the connection does, as in kubectl. "tidings watch" goes on, and
+follows several resources and clusters.`,
 		Example: `  tidings get pods                           # in the context's namespace
   tidings get deploy,rs -A -o wide           # two resources, everywhere
   tidings get pod web-1 web-2 -o yaml        # by name
   tidings get pod/web-1 service/web          # the same, of several resources
   tidings get nodes --context a --context b  # of two clusters
-  tidings get pods -A --server http://127.0.0.1:8888`,
+  tidings get pods -L app --sort-by .status.startTime
+  tidings get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName
+  tidings get pods -o jsonpath='{.items[*].status.podIP}'
+  tidings get -f manifests/ -R               # what the files name
+  tidings get pods -w --output-watch-events  # and what becomes of them
+  tidings get --raw /readyz?verbose
+  tidings get pods -A --server http://127.0.0.1:8888
+  tidings get pods -A --server https://mirror:6443 --token-file token --certificate-authority ca.crt`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: g.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(getOutputs, get.output) {
-				return unknownOutput(get.output, getOutputs...)
-			}
-			wanted, err := getArgs(args)
-			if err != nil {
+			if err := get.check(args); err != nil {
 				return err
 			}
-			if g.selector != "" && slices.ContainsFunc(wanted, func(w arg) bool { return w.name != "" }) {
-				return errors.New("give names or a selector, not both")
-			}
-			return get.run(cmd.Context(), wanted)
+			return get.run(cmd.Context(), args)
 		},
 	}
 	g.scopeFlags(cmd)
 	g.serverFlag(cmd)
+	get.flags.AddFlags(cmd)
+	cmdutil.AddFilenameOptionFlags(cmd, &get.files, "that name the objects to get")
+	cmdutil.AddSubresourceFlags(cmd, &get.subresource, "get this subresource of the objects, such as status or scale")
 	f := cmd.Flags()
-	f.StringVarP(&get.output, "output", "o", "table", strings.Join(getOutputs, ", "))
-	f.BoolVar(&get.noHeaders, "no-headers", false, "print tables without headers")
-	complete(cmd, "output", cobra.FixedCompletions(getOutputs, cobra.ShellCompDirectiveNoFileComp))
+	for name, usage := range map[string]string{
+		"output":                      "wide, name, json, yaml, kyaml, or jsonpath, go-template, custom-columns=… (or …-file=)",
+		"allow-missing-template-keys": "print nothing for fields that templates name and objects lack",
+		"filename":                    "get the objects that these `files`, folders or URLs name, - for stdin",
+		"kustomize":                   "get the objects of this kustomization `folder`",
+		"recursive":                   "read the folders of --filename recursively",
+		"template":                    "template or `file` for -o go-template and go-template-file",
+		"label-columns":               "show the values of these `labels` as columns",
+		"show-labels":                 "show all labels in the last column",
+		"show-kind":                   "show the kind before each name",
+		"show-managed-fields":         "keep metadata.managedFields in json and yaml",
+		"sort-by":                     "sort by the field at this `JSONPath`, as in .metadata.name",
+		"no-headers":                  "print tables and custom columns without headers",
+	} {
+		f.Lookup(name).Usage = usage
+	}
+	f.Int64Var(&get.chunkSize, "chunk-size", cmdutil.DefaultChunkSize, "objects to request at a time, 0 for all at once")
+	f.StringVar(&get.raw, "raw", "", "print the response of the server for this `path`, as in /readyz?verbose")
+	f.BoolVarP(&get.watch, "watch", "w", false, "print the objects, then each one that changes")
+	f.BoolVar(&get.watchOnly, "watch-only", false, "print each object that changes, without those there are")
+	f.BoolVar(&get.watchEvents, "output-watch-events", false, "with --watch or --watch-only: print ADDED, MODIFIED or DELETED with each object")
+	f.BoolVar(&get.ignoreNotFound, "ignore-not-found", false, "do not fail if an object given by name does not exist")
+	f.BoolVar(&get.serverPrint, "server-print", true, "let the server make the tables")
 	return cmd
 }
 
-// getArgs parses the arguments of get, which are kubectl's: resources and then
-// names, or resource/name each.
-func getArgs(args []string) ([]arg, error) {
-	if len(args) == 0 {
-		return nil, errors.New(`say what to get, as in "tidings get pods"; "tidings api-resources" lists what there is`)
-	}
-	if strings.Contains(args[0], "/") {
-		for _, arg := range args {
-			if !strings.Contains(arg, "/") {
-				return nil, fmt.Errorf("%q: after %s each argument must be resource/name too", arg, args[0])
-			}
+// check checks the flags that do not go together, in kubectl's words.
+func (get *getter) check(args []string) error {
+	output, human := *get.flags.OutputFormat, get.flags.HumanReadableFlags
+	switch {
+	case get.raw != "" && len(args) > 0:
+		return errors.New("arguments may not be passed when --raw is specified")
+	case get.raw != "" && (get.watching() || get.g.selector != ""):
+		return errors.New("--raw may not be specified with other flags that filter the server request or alter the output")
+	case get.raw != "" && output != "":
+		return errors.New("--raw and --output are mutually exclusive")
+	case get.raw != "":
+		if _, err := url.ParseRequestURI(get.raw); err != nil {
+			return &toldError{"error: --raw must be a valid URL path: " + err.Error(), err}
 		}
-		return parseArgs(args)
-	}
-	wanted, err := parseArgs(args[:1])
-	if err != nil || len(args) == 1 {
-		return wanted, err
-	}
-	var out []arg
-	for _, w := range wanted {
-		for _, name := range args[1:] {
-			if err := validName(name); err != nil {
-				return nil, err
-			}
-			if one := (arg{w.resource, name}); !slices.Contains(out, one) {
-				out = append(out, one)
-			}
-		}
-	}
-	return out, nil
-}
-
-// result is the objects of one resource of one cluster.
-type result struct {
-	cluster    string
-	resource   string // the same for all results of a resource
-	kind       string // as printed before a name: "deployment.apps"
-	namespace  string // empty for all
-	namespaced bool
-	table      tableRows                    // for tables
-	objects    []*unstructured.Unstructured // for the other outputs
-}
-
-// kindName formats a kind as printed before a name: "deployment.apps".
-func kindName(kind, group string) string {
-	return strings.TrimSuffix(strings.ToLower(kind)+"."+group, ".")
-}
-
-// run fetches and prints wanted. It prints what it gets even if some requests fail,
-// and returns the errors.
-func (get *getter) run(ctx context.Context, wanted []arg) error {
-	results, err := get.fetch(ctx, wanted)
-	get.g.screen.showProgress("")
-	if ctx.Err() != nil {
-		return err
-	}
-	single := len(wanted) == 1 && wanted[0].name != "" && !get.g.allNamespaces
-	return errors.Join(err, get.print(results, single, err != nil))
-}
-
-// checkClusters sets many, and rejects outputs that take only one cluster.
-func (get *getter) checkClusters(clusters int) error {
-	get.many = clusters > 1
-	if get.many && (get.output == "json" || get.output == "yaml") {
-		return fmt.Errorf("-o %s takes one --context: an object does not say which cluster it is of", get.output)
+	case len(args) == 0 && cmdutil.IsFilenameSliceEmpty(get.files.Filenames, get.files.Kustomize):
+		return errors.New(`say what to get, as in "tidings get pods"; "tidings api-resources" lists what there is`)
+	case *human.ShowLabels && output != "" && output != "wide":
+		return fmt.Errorf("--show-labels option cannot be used with %s printer", output)
+	case len(*human.ColumnLabels) > 0 && strings.HasPrefix(output, "custom-columns"):
+		return fmt.Errorf("--label-columns option cannot be used with %s printer", output)
+	case get.watchEvents && !get.watching():
+		return errors.New("--output-watch-events option can only be used with --watch or --watch-only")
 	}
 	return nil
 }
 
-// fetch gets wanted from the clusters, or from the mirror of them.
-func (get *getter) fetch(ctx context.Context, wanted []arg) ([]result, error) {
-	clusters, done, err := get.g.clusters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if err := get.checkClusters(len(clusters)); err != nil {
-		return nil, err
-	}
-	var results []result
-	var errs []error
-	for _, c := range clusters {
-		for _, w := range wanted {
-			found, err := get.g.find(ctx, c, []arg{w})
-			errs = append(errs, err)
-			for _, o := range found {
-				q := query{labels: get.g.selector, fields: get.g.fieldSelector}
-				if o.name != "" && get.g.allNamespaces && o.resource.Namespaced {
-					q.fields, o.name = o.fieldSelector(q.fields), ""
-				}
-				b, err := get.pages(ctx, o, q)
-				if err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				results = append(results, b)
-			}
-		}
-	}
-	return results, errors.Join(errs...)
+func (get *getter) watching() bool { return get.watch || get.watchOnly }
+
+func (get *getter) sortBy() string { return *get.flags.HumanReadableFlags.SortBy }
+
+// human reports whether the output is a table with the columns of the resource.
+func (get *getter) human() bool {
+	output := *get.flags.OutputFormat
+	return output == "wide" || output == "" && *get.flags.TemplateFlags.TemplateArgument == ""
 }
 
-// pages fetches all pages of a list, or the single object o.
-func (get *getter) pages(ctx context.Context, o target, q query) (result, error) {
-	accept := map[string]string{"table": asTable, "wide": asTable, "name": asMetadata}[get.output]
-	if accept == "" {
-		accept = asObjects
-	}
-	r := o.resource
-	b := result{cluster: o.cluster.Name(), resource: r.Versioned(), kind: kindName(r.Kind, r.Group), namespace: o.namespace, namespaced: r.Namespaced}
-	wide := get.output == "wide"
-	var definitions []metav1.TableColumnDefinition
-	var received int64
-	for {
-		body, err := fetch(ctx, o, q, accept)
-		if err != nil {
-			return b, err
-		}
-		a, err := decodeResponse(body, o.name == "")
-		if err != nil {
-			return b, fmt.Errorf("read the response for %s: %w", o, err)
-		}
-		if a.table != nil {
-			if a.table.ColumnDefinitions != nil {
-				definitions = a.table.ColumnDefinitions
-			}
-			p, err := tableOfServer(a.table, definitions, wide)
-			if err != nil {
-				return b, fmt.Errorf("read the response for %s: %w", o, err)
-			}
-			b.table = tableRows{p.columns, append(b.table.rows, p.rows...)}
-			received += int64(len(p.rows))
-		}
-		b.objects = append(b.objects, a.objects...)
-		received += int64(len(a.objects))
-		if a.next == "" {
-			break
-		}
-		expected := int64(-1)
-		if a.remaining >= 0 {
-			expected = received + a.remaining
-		}
-		get.g.screen.showProgress(progressLine(o.resource.String(), []count{{received, expected}}))
-		q.next = a.next
-	}
-	if accept == asTable && b.table.columns == nil {
-		var err error
-		if b.table, err = tableOfObjects(b.objects, wide); err != nil {
-			return b, err
-		}
-	}
-	return b, nil
-}
-
-// print writes results in the selected output. single means that one object was
-// named; failed means that results are incomplete.
-func (get *getter) print(results []result, single, failed bool) error {
-	switch get.output {
-	case "name":
-		return get.g.screen.print(true, func(w io.Writer) { get.printNames(w, results) })
-	case "json", "yaml":
-		if single && (failed || len(results) == 0) {
-			return nil
-		}
-		return get.g.screen.print(true, func(w io.Writer) { printObjects(w, results, single, get.output) })
-	}
-	tables, found := get.tables(results)
-	if !found {
-		if !failed {
-			get.g.screen.notice("No resources found" + get.inNamespace(results) + ".")
-		}
+// checkClusters rejects what cannot be printed of several clusters.
+func (get *getter) checkClusters(clusters int) error {
+	if clusters == 1 {
 		return nil
 	}
-	return get.g.screen.print(true, func(w io.Writer) {
-		for i, t := range tables {
-			if i > 0 {
-				fmt.Fprintln(w)
-			}
-			t.write(w)
-		}
-	})
-}
-
-// inNamespace names the namespace in which nothing was found, if there is one.
-func (get *getter) inNamespace(results []result) string {
-	for _, b := range results {
-		if b.namespace != "" {
-			return " in namespace " + b.namespace
-		}
+	what := ""
+	switch output := *get.flags.OutputFormat; {
+	case get.raw != "":
+		what = "--raw"
+	case get.watching():
+		return errors.New(`--watch takes one --context; "tidings watch" follows several clusters`)
+	case !get.human() && output != "name":
+		what = "-o " + output
+	case len(get.files.Filenames) > 0 && get.files.Filenames[0] == "-":
+		what = "-f -"
+	default:
+		return nil
 	}
-	return ""
-}
-
-func (get *getter) printNames(w io.Writer, results []result) {
-	for _, b := range results {
-		for _, u := range b.objects {
-			if get.many {
-				fmt.Fprint(w, termsafe.Line(b.cluster), "\t")
-			}
-			fmt.Fprintln(w, termsafe.Line(b.kind+"/"+u.GetName()))
-		}
-	}
-}
-
-// tables joins the results of each resource in one table. found reports whether
-// there are any rows.
-func (get *getter) tables(results []result) (tables []*grid, found bool) {
-	resources := make(map[string]bool)
-	for _, b := range results {
-		resources[b.resource] = true
-	}
-	heads := make(map[string]*grid)
-	for _, b := range results {
-		if len(b.table.rows) == 0 {
-			continue
-		}
-		namespaces := b.namespaced && get.g.allNamespaces
-		columns := slices.Clone(b.table.columns)
-		if namespaces {
-			columns = append([]string{"NAMESPACE"}, columns...)
-		}
-		if get.many {
-			columns = append([]string{"CLUSTER"}, columns...)
-		}
-		key := b.resource + "\x00" + strings.Join(columns, "\x00")
-		t := heads[key]
-		if t == nil {
-			t = &grid{columns: columns}
-			if get.noHeaders {
-				t.columns = nil
-			}
-			heads[key] = t
-			tables = append(tables, t)
-		}
-		for _, r := range b.table.rows {
-			found = true
-			cells := slices.Clone(r.cells)
-			if len(resources) > 1 && len(cells) > 0 && b.table.columns[0] == "NAME" {
-				cells[0] = b.kind + "/" + cells[0]
-			}
-			if namespaces {
-				cells = append([]string{r.namespace}, cells...)
-			}
-			if get.many {
-				cells = append([]string{b.cluster}, cells...)
-			}
-			t.rows = append(t.rows, cells)
-		}
-	}
-	return tables, found
+	return fmt.Errorf("%s takes one --context; tables and -o name can be of several clusters", what)
 }

@@ -21,6 +21,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -208,10 +209,10 @@ func TestNothingLeaks(t *testing.T) {
 	if err := clientcmd.WriteToFile(*config, w.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	written := filepath.Join(t.TempDir(), "mirror.yaml")
-	s := w.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--passthrough", "--write-kubeconfig", written, "--resource", "secrets", "--resource", "pods", "--resource", "*")
+	written, audited := filepath.Join(t.TempDir(), "mirror.yaml"), filepath.Join(t.TempDir(), "audit.log")
+	s := w.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--passthrough", "--write-kubeconfig", written, "--audit-log", audited, "--resource", "secrets", "--resource", "pods", "--resource", "*")
 	var logged []string
-	for len(logged) == 0 || !strings.Contains(logged[len(logged)-1], "fingerprint") {
+	for len(logged) == 0 || !strings.Contains(logged[len(logged)-1], "msg=serving") {
 		logged = append(logged, s.remark())
 	}
 	served, err := clientcmd.BuildConfigFromFlags("", written)
@@ -302,6 +303,12 @@ func TestNothingLeaks(t *testing.T) {
 			t.Errorf("a line of the log is %q", line)
 		}
 	}
+	kubeconfig, err := os.ReadFile(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.note("the kubeconfig for others", string(kubeconfig))
+	c.auditLog(audited)
 	said := c.said.String()
 	for _, secret := range append(hushed(), strings.Split(strings.TrimSpace(string(key)), "\n")[1:3]...) {
 		if i := strings.Index(said, secret); i >= 0 {
@@ -312,6 +319,24 @@ func TestNothingLeaks(t *testing.T) {
 		if !strings.Contains(said, says) {
 			t.Errorf("nothing of this has come to be: %s", says)
 		}
+	}
+}
+
+// auditLog looks for secrets in the audit log. What a client calls itself is in it.
+func (c *caller) auditLog(path string) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		c.Fatal(err)
+	}
+	events := 0
+	for line := range strings.Lines(string(content)) {
+		if events++; !json.Valid([]byte(line)) {
+			c.Errorf("a line of the audit log is %q", line)
+		}
+		c.note("the audit log", strings.ReplaceAll(line, `"userAgent":"-hush"`, ""))
+	}
+	if events < 100 || !strings.Contains(string(content), `"username":"alice"`) {
+		c.Errorf("the audit log has %d events", events)
 	}
 }
 

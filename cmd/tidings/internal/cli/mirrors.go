@@ -2,67 +2,61 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 )
 
-// serverFlag adds --server, which makes the command read from a mirror.
-func (g *globals) serverFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&g.server, "server", "", "`URL` of a \"tidings serve\" to ask instead of the cluster; --context then names clusters of it")
-	complete(cmd, "server", cobra.FixedCompletions([]string{"http://" + server.DefaultAddr}, cobra.ShellCompDirectiveNoFileComp))
-}
-
 // mirrors returns the clusters of the server that --server names. The server
-// speaks the Kubernetes API for each. No credentials are sent: for a server that
-// requires them, use the kubeconfig that it writes.
+// speaks the Kubernetes API for each.
 func (g *globals) mirrors(ctx context.Context) ([]*cluster.Cluster, error) {
-	if g.demo || g.kubeconfig != "" {
-		return nil, errors.New("--server cannot be combined with --demo or --kubeconfig; for a server with authentication, pass the file that its --write-kubeconfig wrote as --kubeconfig, without --server")
+	base, err := g.conn.address()
+	if err != nil {
+		return nil, err
 	}
-	address := g.server
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
+	whole, err := g.mirror("", base)
+	if err != nil || len(g.contexts) == 0 {
+		return []*cluster.Cluster{whole}, err
 	}
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("--server %s: give a URL such as http://127.0.0.1:8888", g.server)
-	}
-	if len(g.contexts) == 0 {
-		c, err := cluster.New("", &rest.Config{Host: base.String()})
-		if err != nil {
-			return nil, fmt.Errorf("--server: %w", err)
-		}
-		return []*cluster.Cluster{c}, nil
-	}
-	names, err := g.mirrorNames(ctx, base)
+	defer whole.Close()
+	names, err := g.mirrorNames(ctx, whole)
 	if err != nil {
 		return nil, err
 	}
 	var out []*cluster.Cluster
 	for _, name := range names {
-		c, err := cluster.New(name, &rest.Config{Host: base.JoinPath(server.ClusterPath(name)).String()})
+		c, err := g.mirror(name, base.JoinPath(server.ClusterPath(name)))
 		if err != nil {
-			return nil, fmt.Errorf("--server: %w", err)
+			return nil, err
 		}
 		out = append(out, c)
 	}
 	return out, nil
 }
 
+// mirror returns the mirror at a URL as a cluster with a name, "" for the host.
+func (g *globals) mirror(name string, base *url.URL) (*cluster.Cluster, error) {
+	cfg, err := g.conn.mirrorConfig(base)
+	if err != nil {
+		return nil, err
+	}
+	g.watchOver(cfg, "use --server ")
+	c, err := cluster.New(name, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--server: %w", err)
+	}
+	return c, nil
+}
+
 // mirrorNames returns the names of the server's clusters that --context selects,
 // each once.
-func (g *globals) mirrorNames(ctx context.Context, base *url.URL) ([]string, error) {
-	body, err := httpGet(ctx, http.DefaultClient, base.JoinPath("clusters"), asObjects)
+func (g *globals) mirrorNames(ctx context.Context, whole *cluster.Cluster) ([]string, error) {
+	base := whole.BaseURL()
+	body, err := httpGet(ctx, whole.HTTPClient(), base.JoinPath("clusters"), asObjects)
 	if err != nil {
 		return nil, fmt.Errorf("get the clusters of %s: %w", base.Redacted(), err)
 	}

@@ -107,7 +107,7 @@ func resolve(ctx context.Context, c *cluster.Cluster, arg string) ([]cluster.Res
 	}
 	var unknown *cluster.NotFoundError
 	if !errors.As(err, &unknown) {
-		return nil, err
+		return nil, inServersWords(ctx, c, err)
 	}
 	all, _ := c.Resources(ctx) // err says more
 	all = slices.DeleteFunc(all, func(r cluster.Resource) bool { return !slices.Contains(r.Categories, arg) })
@@ -115,6 +115,19 @@ func resolve(ctx context.Context, c *cluster.Cluster, arg string) ([]cluster.Res
 		return nil, err
 	}
 	return all, nil
+}
+
+// inServersWords returns the refusal of a discovery with the reason that the server
+// gives. client-go's discovery does not read it, and says "unknown".
+func inServersWords(ctx context.Context, c *cluster.Cluster, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	_, refused := httpGet(ctx, c.HTTPClient(), c.BaseURL().JoinPath("api"), asObjects)
+	if !apierrors.IsForbidden(refused) {
+		return err
+	}
+	return fmt.Errorf("discover what cluster %s serves: %w", c.Name(), refused)
 }
 
 // retry calls do until it succeeds or fails permanently. It passes each failure to
@@ -141,5 +154,5 @@ func retry(ctx context.Context, notice func(string), do func() error) error {
 // permanent reports whether a retry would not help.
 func permanent(err error) bool {
 	var unknown *cluster.NotFoundError
-	return errors.As(err, &unknown) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+	return errors.As(err, &unknown) || useless(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }

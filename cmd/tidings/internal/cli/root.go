@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,12 +26,16 @@ type globals struct {
 	kubeconfig    string
 	contexts      []string
 	demo          bool
-	server        string // a mirror to read from, "" for the clusters themselves
-	level         string
+	conn          connection
+	level, format string // of the log
+	logErrors     bool   // the command's error is a log record, too
 	namespace     string
 	allNamespaces bool
 	selector      string
 	fieldSelector string
+
+	flagRules []func(*cobra.Command) error // see exclusive and needs
+	several   bool                         // several clusters are in use
 }
 
 func newRoot(g *globals) *cobra.Command {
@@ -50,9 +55,10 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
   tidings watch pods                        # what happens to the pods here
   tidings watch deploy,rs,pods -A -o diff   # a rollout, field by field
   tidings get pods -n kube-system -o wide`,
+		Version:           thisBuild().String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return g.prepare(cmd) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
@@ -60,39 +66,55 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	f.StringArrayVar(&g.contexts, "context", nil, "kubeconfig `context` to use; repeat it, or use * as in 'prod-*', for several clusters (default: the current one)")
 	f.BoolVar(&g.demo, "demo", false, "use the embedded demo cluster instead of a kubeconfig")
 	f.StringVarP(&g.level, "log-level", "v", "", "log to stderr from this level on: debug, info, warn or error")
-	root.MarkFlagsMutuallyExclusive("demo", "kubeconfig")
-	root.MarkFlagsMutuallyExclusive("demo", "context")
+	f.StringVar(&g.format, "log-format", formatText, "`format` of the log: text or json, one record a line")
+	g.exclusive(root, "the demo cluster needs no kubeconfig", "demo", "kubeconfig")
+	g.exclusive(root, "the demo is one cluster", "demo", "context")
 	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
+	root.SetVersionTemplate("{{.Version}}")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough
 	complete(root, "context", g.completeContexts)
 	complete(root, "log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(root, "log-format", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
 	return root
 }
+
+// The values of --log-format.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
 
 // scopeFlags adds the flags that select objects of a resource.
 func (g *globals) scopeFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace to look in (default: the context's)")
-	f.BoolVarP(&g.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
+	f.BoolVarP(&g.allNamespaces, "all-namespaces", "A", false, "look in all namespaces, whatever --namespace says")
 	f.StringVarP(&g.selector, "selector", "l", "", "label `selector`, as in 'app=web,tier!=cache'")
 	f.StringVar(&g.fieldSelector, "field-selector", "", "field `selector`, as in 'spec.nodeName=worker-1'; the server decides which fields it knows")
-	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	complete(cmd, "namespace", g.completeNamespaces)
 }
 
 // prepare checks the flags and makes the logger.
-func (g *globals) prepare() error {
-	g.log = slog.New(slog.DiscardHandler)
+func (g *globals) prepare(cmd *cobra.Command) error {
+	if g.format != formatText && g.format != formatJSON {
+		return fmt.Errorf("--log-format %s: choose text or json", g.format)
+	}
+	for _, rule := range g.flagRules {
+		if err := rule(cmd); err != nil {
+			return err
+		}
+	}
+	if err := g.conn.check(); err != nil {
+		return err
+	}
+	g.logTo(slog.DiscardHandler)
 	if g.level != "" {
 		var level slog.Level
 		if err := level.UnmarshalText([]byte(g.level)); err != nil {
 			return fmt.Errorf("--log-level %s: choose debug, info, warn or error", g.level)
 		}
 		g.logFrom(level)
-	}
-	if g.setLogger != nil {
-		g.setLogger(g.log)
 	}
 	if _, err := labels.Parse(g.selector); err != nil {
 		return fmt.Errorf("--selector %s: %w", g.selector, err)
@@ -105,26 +127,48 @@ func (g *globals) prepare() error {
 
 // logFrom logs records of at least that level.
 func (g *globals) logFrom(level slog.Level) {
-	g.log = slog.New(slog.NewTextHandler(g.screen.logWriter(), &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	if g.format == formatJSON {
+		options.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration { // as in text, not in nanoseconds
+				a.Value = slog.StringValue(a.Value.Duration().String())
+			}
+			return a
+		}
+		g.logTo(slog.NewJSONHandler(g.screen.logWriter(), options))
+		return
+	}
+	g.logTo(slog.NewTextHandler(g.screen.logWriter(), options))
+}
+
+func (g *globals) logTo(handler slog.Handler) {
+	g.log = slog.New(handler)
+	if g.setLogger != nil {
+		g.setLogger(g.log)
+	}
 }
 
 // clusters opens the clusters that --kubeconfig, --context, --server and --demo
 // select. close closes them.
 func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, close func(), err error) {
-	if !g.demo || g.server != "" {
-		if g.server != "" {
+	if !g.demo || g.conn.server != "" {
+		if g.conn.server != "" {
 			clusters, err = g.mirrors(ctx)
 		} else {
-			clusters, err = cluster.FromKubeconfigs(g.kubeconfig, g.contexts)
+			clusters, err = g.kubeconfigClusters()
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+		g.several = len(clusters) > 1
 		return clusters, func() {
 			for _, c := range clusters {
 				c.Close()
 			}
 		}, nil
+	}
+	if flag := cmp.Or(g.conn.tokenFlag(), g.conn.tlsFlag(), g.conn.asFlag()); flag != "" {
+		return nil, nil, fmt.Errorf("%s: the demo cluster is in this process and has no users", flag)
 	}
 	simulated := demo.New(demo.Workload{}, fakeapi.Options{})
 	cfg, disconnect := fakeapi.InProcess(simulated.Cluster)

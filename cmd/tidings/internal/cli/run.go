@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,8 +12,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
-
-	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 
 	// kubeconfig users that log in through plugins
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
@@ -27,6 +23,8 @@ type IO struct {
 	// OutTerminal and ErrTerminal report whether the writers are terminals.
 	// Out then has colours, and Err a progress line.
 	OutTerminal, ErrTerminal bool
+	// OutWidth is the number of columns of Out, 0 if it is no terminal.
+	OutWidth int
 }
 
 // Main runs the program with the process's arguments and streams and returns its
@@ -35,24 +33,30 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	name, args := calledAs(os.Args[0], os.Args[1:])
+	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
 	return run(ctx, IO{
-		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), OutWidth: width,
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
-	}, os.Args[1:], klog.SetSlogLogger)
+	}, name, args, func(l *slog.Logger) {
+		slog.SetDefault(l) // also of package log
+		klog.SetSlogLogger(l)
+	})
 }
 
 // Run runs one command until it finishes or ctx ends, and returns the exit code: 0
 // for success, 1 for an error, which it writes to Err. A watch that ctx ended and an
 // Out that was closed by its reader (EPIPE) are successes.
 func Run(ctx context.Context, streams IO, args ...string) int {
-	return run(ctx, streams, args, nil)
+	return run(ctx, streams, programName, args, nil)
 }
 
-// run is Run. logging, if not nil, sets the logger of libraries that use a global
-// one.
-func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logger)) int {
+// run is Run for a program that its user calls name. logging, if not nil, sets the
+// logger of libraries that use a global one.
+func run(ctx context.Context, streams IO, name string, args []string, logging func(*slog.Logger)) int {
 	g := &globals{streams: streams, screen: newScreen(streams), setLogger: logging}
 	root := newRoot(g)
+	rename(root, name)
 	root.SetArgs(args)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
@@ -64,32 +68,15 @@ func run(ctx context.Context, streams IO, args []string, logging func(*slog.Logg
 		// The user interrupted it and needs no message.
 		return 130
 	}
-	fmt.Fprintln(streams.Err, "error:", termsafe.Text(brief(err)))
-	return 1
-}
-
-// brief formats an error without the long URLs of Go's HTTP client. The errors
-// around them name the request and the cluster.
-func brief(err error) string {
-	text := err.Error()
-	var each func(error)
-	each = func(err error) {
-		if u, ok := err.(*url.Error); ok {
-			text = strings.ReplaceAll(text, u.Error(), u.Err.Error())
+	for _, text := range g.failures(err) {
+		if g.logErrors {
+			g.log.Error("stopped", "err", text)
+			continue
 		}
-		switch err := err.(type) {
-		case interface{ Unwrap() error }:
-			if next := err.Unwrap(); next != nil {
-				each(next)
-			}
-		case interface{ Unwrap() []error }:
-			for _, next := range err.Unwrap() {
-				each(next)
-			}
-		}
+		// Hints are quoted command lines.
+		g.screen.notice(strings.ReplaceAll(text, `"`+programName+" ", `"`+name+" "))
 	}
-	each(err)
-	return text
+	return 1
 }
 
 // brokenPipe reports whether the reader of the output has gone, as in "tidings

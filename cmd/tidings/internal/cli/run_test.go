@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 )
 
 func TestHelpIsForPeople(t *testing.T) {
@@ -34,16 +35,26 @@ func TestHelpIsForPeople(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	out, _, code := runIn(t.Context(), "version")
-	if code != 0 || !strings.HasPrefix(out, "tidings ") {
-		t.Errorf("%d %q", code, out)
+	text, errs, code := runIn(t.Context(), "version")
+	if code != 0 || errs != "" || !strings.HasPrefix(text, "tidings ") {
+		t.Errorf("%d %q %s", code, text, errs)
 	}
-	out, _, _ = runIn(t.Context(), "version", "-o", "json")
-	var v struct{ Version, Go, Platform string }
-	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" || v.Platform == "" {
-		t.Errorf("%v: %s", err, out)
+	if out, errs, code := runIn(t.Context(), "--version"); code != 0 || errs != "" || out != text {
+		t.Errorf("--version says %q %s", out, errs)
 	}
-	if _, errs, code := runIn(t.Context(), "version", "-o", "x"); code != 1 || !strings.Contains(errs, "choose json") {
+	for output, decode := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal, "yaml": func(b []byte, v any) error { return yaml.UnmarshalStrict(b, v) },
+	} {
+		out, _, _ := runIn(t.Context(), "version", "-o", output)
+		var v struct {
+			Version, Commit, Date, Go, Platform string
+			Modified                            bool
+		}
+		if err := decode([]byte(out), &v); err != nil || !strings.HasPrefix(text, "tidings "+v.Version+" ("+v.Go+", "+v.Platform+")\n") {
+			t.Errorf("%s: %v: %s", output, err, out)
+		}
+	}
+	if _, errs, code := runIn(t.Context(), "version", "-o", "x"); code != 1 || !strings.Contains(errs, "choose json, yaml") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

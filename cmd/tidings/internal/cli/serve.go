@@ -25,7 +25,6 @@ const closeTimeout = 10 * time.Second
 
 func newServe(g *globals) *cobra.Command {
 	var (
-		listen    string
 		resources []string
 		retain    int
 		idle      time.Duration
@@ -33,8 +32,7 @@ func newServe(g *globals) *cobra.Command {
 		pages     time.Duration
 		memory    string
 		pass      bool
-		admit     admission
-		past      remembrance
+		sv        serving
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -43,7 +41,8 @@ func newServe(g *globals) *cobra.Command {
 over HTTP. Dashboards, scripts and bots ask it, and the API server is left alone.
 
 It mirrors the resources that --resource names from the start; without --resource,
-each resource from its first request on. Secrets are mirrored only if named.
+each resource from its first request on. Secrets are mirrored only if named. A
+--resource that no cluster serves is an error.
 
   GET /deploy?labels[k8s-app]=kube-dns          any resource, by any of its names
   GET /apps/v1/deployments/kube-system/coredns  by group, version and resource
@@ -72,11 +71,13 @@ may read.`,
   tidings serve                                         # the current context
   tidings serve --resource pods --resource deploy       # these, from the start
   tidings serve --context '*' --listen 127.0.0.1:9999   # all clusters there are
-  tidings serve --authentication upstream --listen :6443 --write-kubeconfig mirror.yaml
+  tidings serve --authentication upstream --listen :6443 \
+    --tls-cert-dir tls --external-url https://mirror.example.com:6443 \
+    --write-kubeconfig mirror.yaml --audit-log audit.log
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if g.level == "" {
+			if g.logErrors = true; g.level == "" {
 				g.logFrom(slog.LevelInfo)
 			}
 			if pass && g.demo {
@@ -98,19 +99,22 @@ may read.`,
 			if pages < 0 {
 				return fmt.Errorf("--page-ttl %s: give a duration such as 5m", pages)
 			}
-			if err := admit.check(g); err != nil {
+			if err := sv.admit.check(g); err != nil {
 				return err
 			}
-			if err := past.check(); err != nil {
+			if err := sv.audit.check(); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, &admit, &past,
+			if err := sv.past.check(); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), &sv,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
-				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Logger: g.log})
+				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Revision: thisBuild().Commit, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", server.DefaultAddr, "`address` to listen on")
+	f.StringVar(&sv.address, "listen", server.DefaultAddr, "`address` to listen on")
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.DurationVar(&idle, "drop-unread-after", time.Hour, "stop mirroring a resource that was not read or watched for this `time`, until the next request; does not apply to --resource; 0: never")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
@@ -118,8 +122,10 @@ may read.`,
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
-	admit.flags(cmd)
-	past.flags(cmd)
+	f.StringVar(&sv.pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
+	sv.admit.flags(g, cmd)
+	sv.audit.flags(cmd)
+	sv.past.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -132,16 +138,29 @@ func defaultCluster(contexts []string) string {
 	return ""
 }
 
+// serving is what the flags of serve say beside the options of its parts.
+type serving struct {
+	address, pprof string
+	admit          admission
+	audit          auditing
+	past           remembrance
+}
+
+// checkTimeout limits the time to look up the resources of --resource at the start.
+const checkTimeout = 5 * time.Second
+
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address string, admit *admission, past *remembrance, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so server.Options) (err error) {
+	begun := time.Now()
+	g.logStart(&sv.admit, so.Passthrough)
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	recording, closeHistory, err := past.open(g.demo, g.log)
+	recording, closeHistory, err := sv.past.open(g.demo, g.log)
 	if err != nil {
 		return err
 	}
@@ -156,42 +175,73 @@ func (g *globals) serve(ctx context.Context, address string, admit *admission, p
 	defer func() {
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		err = errors.Join(err, m.Close(patience))
+		if err = errors.Join(err, m.Close(patience)); err == nil {
+			g.log.Info("stopped", "uptime", time.Since(begun).Round(time.Millisecond))
+		}
 	}()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", sv.address)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w", address, err)
+		return fmt.Errorf("--listen %s: %w", sv.address, err)
 	}
 	defer listener.Close() // if Serve does not
-	if so, err = admit.options(g, listener.Addr(), so); err != nil {
+	if so, err = sv.admit.options(g, listener.Addr(), so); err != nil {
 		return err
 	}
 	if so.Gate != nil {
 		defer so.Gate.Close()
 	}
+	log, closeLog, err := sv.audit.open(g)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }() // the server has ended
+	so.Audit = log
 	s, err := server.New(m, so)
 	if err != nil {
 		return err
 	}
+	if sv.pprof != "" {
+		profiles, err := server.NewProfiles(ctx, sv.pprof, g.log)
+		if err != nil {
+			s.Close()
+			return fmt.Errorf("--pprof %s: %w", sv.pprof, err)
+		}
+		group.Go(func() error { return profiles.Serve(ctx) })
+	}
 	group.Go(func() error { return s.Serve(ctx, listener) })
-	announced := make(chan error, 1)
-	group.Go(func() error {
-		return m.Follow(ctx, afterFirst(sets, func() {
-			if ctx.Err() == nil {
-				announced <- admit.announce(g, listener.Addr(), so.TLS)
-			}
-		}))
-	})
+	followed := make(chan struct{})
+	group.Go(func() error { return m.Follow(ctx, afterFirst(sets, func() { close(followed) })) })
 	group.Go(func() error {
 		select {
-		case err := <-announced:
-			return err
+		case <-followed:
 		case <-ctx.Done():
 			return nil
 		}
+		if err := g.checkResources(ctx, m); err != nil || ctx.Err() != nil {
+			return err
+		}
+		return sv.admit.announce(g, listener.Addr(), so.TLS)
 	})
 	group.Go(func() error { g.showMirroring(ctx, m); return nil })
 	return group.Wait()
+}
+
+// checkResources returns an error if no cluster serves a resource of --resource. It
+// waits only for a time: a cluster that does not answer may come back.
+func (g *globals) checkResources(ctx context.Context, m *mirror.Mirror) error {
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	unasked, err := m.CheckResources(limited)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--resource %w", err)
+	}
+	for name, clusters := range unasked {
+		g.log.Warn("cannot check a requested resource: a cluster cannot be asked for it yet; it is mirrored when it is found", "resource", name, "clusters", clusters)
+	}
+	return nil
 }
 
 // afterFirst calls then after the first step of a sequence has been handled.

@@ -25,12 +25,18 @@ import (
 // serve starts a server on a free port.
 func (w *world) serve(args ...string) (*session, string) {
 	w.Helper()
-	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0", "-v", "error"}, args...)...)
-	_, rest, ok := strings.Cut(s.remark(), "http://")
-	if !ok {
-		w.Fatal("it does not say where it serves")
+	s := w.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	return s, s.awaitServing()
+}
+
+// awaitServing returns the URL that a server says it serves on.
+func (s *session) awaitServing() string {
+	s.world.Helper()
+	for {
+		if _, url, ok := strings.Cut(s.remark(), "msg=serving url="); ok {
+			return strings.Fields(url)[0]
+		}
 	}
-	return s, "http://" + strings.Fields(rest)[0]
 }
 
 func httpGet(t testing.TB, url string) (int, string) {
@@ -98,7 +104,7 @@ func TestGetFromServer(t *testing.T) {
 		"pods -A -o name":           {"pod/web-1", "pod/web-2"},
 		"pods --context b":          {"NAME READY STATUS RESTARTS AGE", "web-3 0/1 Pending 0 *"},
 		"pods --context * ":         {"CLUSTER NAME READY STATUS RESTARTS AGE", "a web-1 0/1 Pending 0 *", "b web-3 0/1 Pending 0 *"},
-		"ns/default,ns/kube-public": {"NAME STATUS AGE", "default Active *", "kube-public Active *"}, // not namespaced
+		"ns/default ns/kube-public": {"NAME STATUS AGE", "default Active *", "kube-public Active *"}, // not namespaced
 		"ns/default -n x":           {"NAME STATUS AGE", "default Active *"},
 		"pods,ns -l app=web":        {"NAME READY STATUS RESTARTS AGE", "pod/web-1 0/1 Pending 0 *"},
 		"cm c-0699 -o name":         {"configmap/c-0699"},
@@ -120,8 +126,8 @@ func TestGetFromServer(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for args, says := range map[string]string{
-		"pods x":                                `in namespace default of cluster`,
-		"podz":                                  `"podz"; did you mean pods?`,
+		"pods x":                                `Error from server (NotFound): pods "x" not found`,
+		"podz":                                  `the server doesn't have a resource type "podz"`,
 		"pods --context z":                      "there are: a, b",
 		"pods --field-selector spec.nonsense=1": "spec.nonsense",
 		"secrets":                               "ecrets",
@@ -179,7 +185,7 @@ func TestServeErrors(t *testing.T) {
 		"--listen " + taken.Addr().String(): "address already in use",
 		"--listen 0.0.0.0:0":                "--insecure-serve-anyone",
 		"--listen nonsense":                 "--listen nonsense",
-		"--context z":                       `no context "z"`,
+		"--context z":                       "has no context",
 		"--retain -1":                       "--retain",
 		"--authentication ldap":             "choose upstream or none",
 		"--client-ca-file x":                "--authentication upstream",
@@ -190,7 +196,21 @@ func TestServeErrors(t *testing.T) {
 		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
 		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
 		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
-		"pods": "unknown command",
+		"--resource podz --resource nope":                                          "did you mean pods?",
+		"--pprof 0.0.0.0:0":                                                        "use one such as 127.0.0.1:6060",
+		"--pprof nonsense":                                                         "--pprof nonsense",
+		"--log-format xml":                                                         "choose text or json",
+		"pods":                                                                     "unknown command",
+		"--audit-log /dev/null":                                                    "regular file",
+		"--audit-log x --audit-log-maxsize 0":                                      "--audit-log-maxsize",
+		"--audit-log-maxage -1":                                                    "--audit-log-maxage",
+		"--tls-cert-dir x":                                                         "--authentication upstream",
+		"--authentication upstream --tls-cert-dir /dev/null/x":                     "--tls-cert-dir",
+		"--write-kubeconfig x --write-kubeconfig-users":                            "--authentication upstream",
+		"--external-url mirror:8443":                                               "give a scheme, a host and a port",
+		"--external-url https://mirror/path":                                       "give a scheme, a host and a port",
+		"--external-url http://mirror --authentication upstream":                   "use https",
+		"--listen 0.0.0.0:0 --authentication upstream --write-kubeconfig x":        "say with --external-url",
 	} {
 		if !strings.HasPrefix(args, "--listen") {
 			args += " --listen 127.0.0.1:0"
@@ -217,7 +237,7 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("%d, %q", code, errs)
 	}
 	taken.Close()
-	if _, errs, code := runIn(t.Context(), "get", "pods", "--server", taken.Addr().String()); code != 1 || !strings.Contains(errs, "discover what http://"+taken.Addr().String()+" serves") {
+	if _, errs, code := runIn(t.Context(), "get", "pods", "--server", taken.Addr().String()); code != 1 || !strings.Contains(errs, taken.Addr().String()) || !strings.Contains(errs, "connection refused") {
 		t.Errorf("%d, %q", code, errs)
 	}
 }
@@ -258,14 +278,14 @@ func TestWatchServer(t *testing.T) {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
 	one := w.begin("watch", "pods", "--server", url)
-	one.expect("ADDED Pod default/web-1 * *")
+	one.expect("* ADDED Pod default/web-1 *")
 	all := w.begin("watch", "pods", "--server", url, "--context", "*")
-	all.expect("a ADDED Pod default/web-1 * *")
+	all.expect("* a ADDED Pod default/web-1 *")
 	w.update("web-1", func(p *corev1.Pod) { p.Spec.NodeName = "n" })
-	one.expect("MODIFIED Pod default/web-1 * *")
-	all.expect("a MODIFIED Pod default/web-1 * *")
+	one.expect("* MODIFIED Pod default/web-1 *")
+	all.expect("* a MODIFIED Pod default/web-1 *")
 	w.delete("web-1")
-	one.expect("DELETED Pod default/web-1 * *")
+	one.expect("* DELETED Pod default/web-1 *")
 }
 
 // serve with authentication, and a client that knows the kubeconfig it wrote.
@@ -273,9 +293,9 @@ func TestServeAsUpstream(t *testing.T) {
 	r := newReal(t, controlplane.Admin)
 	r.kubectl("", "create", "configmap", "for-some", "-n", controlplane.Namespace)
 	written := filepath.Join(t.TempDir(), "mirror.yaml")
-	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--resource", "configmaps")
+	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "debug", "--authentication", "upstream", "--write-kubeconfig", written, "--write-kubeconfig-users", "--resource", "configmaps")
 	var said []string
-	for len(said) == 0 || !strings.Contains(said[len(said)-1], "fingerprint") {
+	for len(said) == 0 || !strings.Contains(said[len(said)-1], "msg=serving") {
 		said = append(said, s.remark())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", written)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,10 @@ type admission struct {
 	authentication    string
 	clientCA          string
 	certFile, keyFile string
+	certDir           string
 	kubeconfig        string
+	users             bool
+	external          string
 	anyone            bool
 	grace             time.Duration
 	limits            server.Options
@@ -36,20 +41,28 @@ type admission struct {
 	authority []byte // signed the generated certificate
 }
 
-func (a *admission) flags(cmd *cobra.Command) {
+func (a *admission) flags(g *globals, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.authentication, "authentication", authenticateNone, "`how` callers authenticate: upstream, as at the API server, with the rights they have there; or none, for this machine only")
 	f.StringVar(&a.clientCA, "client-ca-file", "", "PEM `file` of the authorities whose client certificates are accepted (default: those that the API server accepts)")
-	f.StringVar(&a.certFile, "tls-cert-file", "", "PEM `file` of the certificate to serve with; reloaded when it changes (default, with authentication: a generated one)")
+	f.StringVar(&a.certFile, "tls-cert-file", "", "PEM `file` of the certificate to serve with; reloaded when it changes (default, with authentication: one by a self-made authority)")
 	f.StringVar(&a.keyFile, "tls-private-key-file", "", "PEM `file` of its key")
-	f.StringVar(&a.kubeconfig, "write-kubeconfig", "", "write a kubeconfig to this `file` for clients of the mirror: your contexts and users, with another server")
+	f.StringVar(&a.certDir, "tls-cert-dir", "", "`folder` to keep the self-made authority in, so that clients that trust it do so after a restart; made if there is none (default: a new authority at each start)")
+	f.StringVar(&a.external, "external-url", "", "`URL` at which clients reach the server, such as https://mirror.example.com:8443; for --write-kubeconfig and the self-made certificate")
+	f.StringVar(&a.kubeconfig, "write-kubeconfig", "", "write a kubeconfig to this `file` for clients of the mirror: your contexts with another server, without users")
+	f.BoolVar(&a.users, "write-kubeconfig-users", false, "have your users in that kubeconfig, with your credentials: for yourself only")
 	f.BoolVar(&a.anyone, "insecure-serve-anyone", false, "allow an address that others can reach without authentication: everybody who connects can read everything you can")
 	f.DurationVar(&a.grace, "authorization-grace", 5*time.Minute, "how long callers keep the last answers of the API server about them while it cannot be reached; 0: not at all")
 	f.IntVar(&a.limits.MaxRequests, "max-requests", 0, "concurrent requests (default 400)")
 	f.IntVar(&a.limits.MaxWatches, "max-watches", 0, "open watches (default 10000)")
 	f.IntVar(&a.limits.MaxRequestsPerCaller, "max-requests-per-caller", 0, "concurrent requests of one caller (default 100)")
 	f.IntVar(&a.limits.MaxWatchesPerCaller, "max-watches-per-caller", 0, "open watches of one caller (default 1000)")
-	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
+	g.needs("tls-cert-file", "tls-private-key-file")
+	g.needs("tls-private-key-file", "tls-cert-file")
+	g.exclusive(cmd, "the folder has a certificate of its own", "tls-cert-file", "tls-cert-dir")
+	complete(cmd, "tls-cert-dir", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	})
 	complete(cmd, "authentication", cobra.FixedCompletions([]string{
 		cobra.CompletionWithDesc(authenticateUpstream, "callers have the rights that they have at the API server"),
 		cobra.CompletionWithDesc(authenticateNone, "everybody who can connect has your rights"),
@@ -73,8 +86,17 @@ func (a *admission) check(g *globals) error {
 		return errors.New("--insecure-serve-anyone makes no sense with --authentication upstream, which lets the server listen anywhere")
 	case a.authentication == authenticateNone && a.clientCA != "":
 		return errors.New("--client-ca-file is for --authentication upstream")
+	case a.authentication == authenticateNone && a.certDir != "":
+		return errors.New("--tls-cert-dir is for --authentication upstream: without it there is no self-made certificate")
+	case a.users && (a.kubeconfig == "" || a.authentication == authenticateNone):
+		return errors.New("--write-kubeconfig-users is for --write-kubeconfig with --authentication upstream: clients of other servers need no users")
 	case a.grace < 0:
 		return fmt.Errorf("--authorization-grace %s: give a duration such as 5m", a.grace)
+	}
+	if a.external != "" {
+		if err := a.checkExternal(); err != nil {
+			return fmt.Errorf("--external-url %s: %w", a.external, err)
+		}
 	}
 	for flag, n := range map[string]int{
 		"max-requests": a.limits.MaxRequests, "max-watches": a.limits.MaxWatches,
@@ -108,26 +130,70 @@ func (a *admission) options(g *globals, addr net.Addr, o server.Options) (server
 	case a.certFile != "":
 		o.TLS, err = server.LoadTLS(a.certFile, a.keyFile, g.log)
 	case o.Gate != nil:
-		o.TLS, a.authority, err = server.GenerateTLS(server.HostsOf(addr))
+		o.TLS, err = a.selfMade(g, addr)
+	}
+	if err == nil && a.kubeconfig != "" && a.external == "" && isUnspecified(addr) {
+		err = fmt.Errorf("--write-kubeconfig: the server listens on all addresses of this machine: say with --external-url at which one clients reach it, such as %s", a.url(addr, o.TLS))
 	}
 	return o, err
 }
 
+// selfMade serves with a certificate by a self-made authority.
+func (a *admission) selfMade(g *globals, addr net.Addr) (config *tls.Config, err error) {
+	var authority *server.Authority
+	if a.certDir == "" {
+		authority, err = server.NewAuthority()
+	} else if authority, err = server.OpenAuthority(a.certDir, g.log); err != nil {
+		err = fmt.Errorf("--tls-cert-dir: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.authority = authority.PEM()
+	hosts := server.HostsOf(addr)
+	if u, err := url.Parse(a.external); err == nil {
+		hosts = append(hosts, u.Hostname())
+	}
+	return authority.TLS(hosts)
+}
+
+// checkExternal rejects an --external-url that clients cannot use.
+func (a *admission) checkExternal() error {
+	u, err := url.Parse(a.external)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("give a scheme, a host and a port, such as https://mirror.example.com:8443")
+	case u.Scheme == "http" && a.authentication == authenticateUpstream:
+		return errors.New("use https: tokens must not be sent in the clear")
+	}
+	return nil
+}
+
+// isUnspecified reports whether a listener has all addresses of this machine.
+func isUnspecified(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsUnspecified()
+}
+
 // url returns the server's address for clients.
 func (a *admission) url(addr net.Addr, config *tls.Config) string {
+	if a.external != "" {
+		return strings.TrimRight(a.external, "/")
+	}
 	scheme, host := "http", addr.String()
 	if config != nil {
 		scheme = "https"
 	}
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+	if isUnspecified(addr) {
 		if name, err := os.Hostname(); err == nil {
-			host = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+			host = net.JoinHostPort(name, strconv.Itoa(addr.(*net.TCPAddr).Port))
 		}
 	}
 	return scheme + "://" + host
 }
 
-// announce prints the server's address and writes the kubeconfig for it.
+// announce logs the server's address and writes the kubeconfig for it.
 func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) error {
 	base := a.url(addr, config)
 	if a.kubeconfig != "" {
@@ -139,10 +205,18 @@ func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) erro
 			return fmt.Errorf("--write-kubeconfig: %w", err)
 		}
 	}
-	g.screen.notice(fmt.Sprintf("Serving on %s (GET / lists the routes; Ctrl-C ends it)", base))
+	record := []any{"url", base}
 	if a.authority != nil {
-		g.screen.notice("with a generated certificate, by an authority with the SHA-256 fingerprint " + server.Fingerprint(a.authority))
+		// The SHA-256 of the authority that has signed the generated certificate.
+		record = append(record, "certificate", "generated", "authority", server.Fingerprint(a.authority))
 	}
+	if a.authority != nil && a.certDir == "" && a.kubeconfig != "" {
+		g.log.Warn("the kubeconfig is good until the server ends: --tls-cert-dir keeps its authority")
+	}
+	if g.streams.ErrTerminal {
+		record = append(record, "hint", "GET / lists the routes; Ctrl-C ends it")
+	}
+	g.log.Info("serving", record...)
 	return nil
 }
 
@@ -161,5 +235,5 @@ func (a *admission) clients(g *globals, base string) (*api.Config, error) {
 		}
 		return base + server.ClusterPath(context)
 	}
-	return cluster.RedirectKubeconfig(g.kubeconfig, g.contexts, at, a.authority, a.authentication == authenticateUpstream)
+	return cluster.RedirectKubeconfig(g.kubeconfig, g.contexts, at, a.authority, a.users)
 }

@@ -27,7 +27,8 @@ type watcher struct {
 	what      string // for the progress line
 
 	mu    sync.Mutex
-	lists []anyInformer
+	parts []*part
+	found bool // an object was listed
 }
 
 // anyInformer is an informer of any type.
@@ -39,38 +40,10 @@ type anyInformer interface {
 // errDone ends follow with --once.
 var errDone = errors.New("done")
 
-// run follows all until ctx ends, the output fails, or the server refuses a
-// request. With once the initial lists are printed in the order of all.
-func (f *watcher) run(ctx context.Context, all []target) error {
-	group, ctx := errgroup.WithContext(ctx)
-	progress, synced := context.WithCancel(ctx)
-	defer synced()
-	var shown errgroup.Group
-	shown.Go(func() error { f.showProgress(progress, len(all)); return nil })
-	turn := make(chan struct{})
-	close(turn)
-	for _, o := range all {
-		before, after := turn, make(chan struct{})
-		turn = after
-		group.Go(func() error {
-			if f.needsAll {
-				return follow[*unstructured.Unstructured](ctx, f, o, before, after)
-			}
-			return follow[*metav1.PartialObjectMetadata](ctx, f, o, before, after)
-		})
-	}
-	err := group.Wait()
-	synced()
-	_ = shown.Wait()
-	if flushed := f.g.screen.flush(); err == nil {
-		err = flushed
-	}
-	return err
-}
-
 // follow follows one resource with an informer of T. With once it waits for
 // before to be closed, prints the list, and closes after.
-func follow[T informer.Object](ctx context.Context, f *watcher, o target, before <-chan struct{}, after chan<- struct{}) error {
+func follow[T informer.Object](ctx context.Context, f *watcher, p *part, o target, before <-chan struct{}, after chan<- struct{}) error {
+	defer close(after)
 	opts := []informer.Option{
 		informer.Resource(o.resource.Versioned()), informer.InNamespace(o.namespace),
 		informer.LabelSelector(f.g.selector), informer.FieldSelector(o.fieldSelector(f.g.fieldSelector)),
@@ -84,10 +57,10 @@ func follow[T informer.Object](ctx context.Context, f *watcher, o target, before
 		return err
 	}
 	f.mu.Lock()
-	f.lists = append(f.lists, inf)
+	p.lists = append(p.lists, inf)
 	f.mu.Unlock()
 
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
 	// A handler added before the informer starts gets every event. Added later, it
 	// would begin with the current state, which with --since is not the same.
 	events := make(chan informer.Event[T])
@@ -99,10 +72,11 @@ func follow[T informer.Object](ctx context.Context, f *watcher, o target, before
 	}))
 	var parts errgroup.Group
 	parts.Go(func() error {
-		defer stop() // if refused, there will be no events
-		return inf.Run(ctx)
+		err := inf.Run(ctx)
+		stop(err) // if refused, there will be no events
+		return err
 	})
-	parts.Go(func() error { f.reportStatus(ctx, inf, o); return nil })
+	parts.Go(func() error { stop(f.reportStatus(ctx, inf, o)); return nil })
 	if f.once {
 		select {
 		case <-before:
@@ -111,19 +85,23 @@ func follow[T informer.Object](ctx context.Context, f *watcher, o target, before
 	}
 	var printed error
 	first := f.since == "" // up to Synced; later lists bring new events
+	listed := false
 	for printed == nil && ctx.Err() == nil {
 		select {
 		case e := <-events:
+			if first && e.Type == informer.Synced {
+				f.firstList(ctx, p, o, !listed)
+			}
+			listed = true
 			printed = printEvent(f, o, e, first)
 			first = first && e.Type != informer.Synced
 		case <-ctx.Done():
 		}
 	}
-	stop()
+	stop(nil)
 	err = parts.Wait()
 	switch {
 	case errors.Is(printed, errDone):
-		close(after)
 		return nil
 	case printed != nil:
 		return printed
@@ -141,13 +119,17 @@ func printEvent[T informer.Object](f *watcher, o target, e informer.Event[T], fi
 			return nil
 		}
 		out := event{kind: o.resource.Kind, change: e.Type.String(), meta: any(e.Object).(metav1.Object)}
+		if !listed {
+			out.time = time.Now()
+		}
 		if f.many {
 			out.cluster = o.cluster.Name()
 		}
 		out.object, _ = any(e.Object).(*unstructured.Unstructured)
 		out.old, _ = any(e.Old).(*unstructured.Unstructured)
+		var failed error
 		// The first list is written in large pieces, later events at once.
-		return f.g.screen.print(!listed, func(w io.Writer) { f.format(w, out) })
+		return errors.Join(f.g.screen.print(!listed, func(w io.Writer) { failed = f.format(w, out) }), failed)
 	case informer.Synced:
 		if err := f.g.screen.flush(); err != nil || !f.once {
 			return err
@@ -158,14 +140,18 @@ func printEvent[T informer.Object](f *watcher, o target, e informer.Event[T], fi
 }
 
 // reportStatus prints to stderr what a reader of the events has to know: errors,
-// and that events may be missing because of a new list.
-func (f *watcher) reportStatus(ctx context.Context, inf anyInformer, o target) {
+// and that events may be missing because of a new list. It returns an error if the
+// first request has failed and it is of no use to repeat it.
+func (f *watcher) reportStatus(ctx context.Context, inf anyInformer, o target) error {
 	tick := time.NewTicker(time.Second) // StatusChanged does not report a new number of lists
 	defer tick.Stop()
 	var last informer.Status
 	for {
 		changed := inf.StatusChanged()
 		now := inf.Status()
+		if now.Lists+now.Watches == 0 && useless(now.LastError) {
+			return now.LastError
+		}
 		if wait := time.Until(now.Retry).Round(time.Second / 10); now.Errors > last.Errors && wait > 0 {
 			switch now.Phase {
 			case informer.Waiting, informer.Denied, informer.Gone:
@@ -185,7 +171,7 @@ func (f *watcher) reportStatus(ctx context.Context, inf anyInformer, o target) {
 		case <-changed:
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -196,38 +182,4 @@ func because(err error) string {
 		return ""
 	}
 	return ": " + brief(err)
-}
-
-// showProgress shows a line on a terminal until all first lists are complete.
-func (f *watcher) showProgress(ctx context.Context, total int) {
-	if !f.g.screen.streams.ErrTerminal || f.since != "" {
-		return
-	}
-	defer f.g.screen.showProgress("")
-	tick := time.NewTimer(progressAfter)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			tick.Reset(progressEvery)
-		}
-		f.mu.Lock()
-		synced := 0
-		var counts []count
-		for _, inf := range f.lists {
-			s := inf.Status()
-			if s.Synced {
-				synced++
-			} else {
-				counts = append(counts, count{s.Received, s.Expected})
-			}
-		}
-		f.mu.Unlock()
-		if synced == total {
-			return
-		}
-		f.g.screen.showProgress(progressLine(f.what, counts))
-	}
 }

@@ -216,6 +216,12 @@ func TestTheImageRunsAsDeployed(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
+	// Like the kubelet, wait until it is ready: it is about to connect to the API server.
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if code, _ := get(container.ReadinessProbe.HTTPGet.Path, ""); code == http.StatusOK {
+			break
+		}
+	}
 	for _, c := range []struct {
 		path, token string
 		want        int
@@ -255,7 +261,7 @@ func run(t *testing.T, cmd *exec.Cmd) (address string) {
 		var all strings.Builder
 		for lines := bufio.NewScanner(r); lines.Scan(); {
 			fmt.Fprintln(&all, lines.Text())
-			if _, at, ok := strings.Cut(lines.Text(), "Serving on https://"); ok {
+			if _, at, ok := strings.Cut(lines.Text(), "msg=serving url=https://"); ok {
 				at, _, _ = strings.Cut(at, " ")
 				found <- at
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -35,6 +36,10 @@ type Cluster struct {
 	running sync.WaitGroup
 	named   []*namedResource
 
+	connection *connection
+	log        *slog.Logger // of the cluster itself
+	calm       *slog.Logger // of its resources, see calmHandler
+
 	mu        sync.Mutex
 	ended     bool
 	informers map[scope]*Informer
@@ -62,7 +67,9 @@ func newCluster(m *Mirror, name string, cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Cluster{mirror: m, name: name, config: cfg, cluster: c, informers: map[scope]*Informer{}}
+	out := &Cluster{mirror: m, name: name, config: cfg, cluster: c, informers: map[scope]*Informer{}, connection: newConnection()}
+	out.log = m.log.With("cluster", name)
+	out.calm = slog.New(calmHandler{m.log.Handler(), out.connection})
 	out.ctx, out.cancel = context.WithCancelCause(context.Background())
 	for _, name := range m.names {
 		out.named = append(out.named, &namedResource{name: name, tried: make(chan struct{})})
@@ -70,8 +77,9 @@ func newCluster(m *Mirror, name string, cfg *rest.Config) (*Cluster, error) {
 	return out, nil
 }
 
-// start begins to mirror the resources of Options.Resources.
+// start connects, and begins to mirror the resources of Options.Resources.
 func (c *Cluster) start() {
+	c.running.Go(c.followConnection)
 	for _, n := range c.named {
 		c.running.Go(func() { n.run(c) })
 	}
@@ -134,6 +142,14 @@ func (c *Cluster) ensure(r cluster.Resource, namespace string) (*Informer, error
 	c.informers[at] = k
 	c.running.Go(k.run)
 	return k, nil
+}
+
+// Mirrors reports whether there is an informer of a resource in all namespaces or in
+// the given one. Every resource that has one exists in the cluster.
+func (c *Cluster) Mirrors(gvr schema.GroupVersionResource, namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.informers[scope{gvr, ""}] != nil || c.informers[scope{gvr, namespace}] != nil
 }
 
 // forget removes an informer from the map if it has been idle for at least limit, and

@@ -42,7 +42,7 @@ var lastInformer atomic.Uint64
 
 func newInformer(c *Cluster, r cluster.Resource, namespace string) (*Informer, error) {
 	engine, err := informer.New[*codec.Raw](c.cluster,
-		informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.mirror.log))
+		informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.calm))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (k *Informer) AtEnd(f func()) {
 // run runs the informer until it ends.
 func (k *Informer) run() {
 	var parts sync.WaitGroup
-	parts.Go(func() { k.endWhenGone() })
+	parts.Go(func() { k.followStatus() })
 	parts.Go(func() { k.endWhenIdle() })
 	if record := k.cluster.mirror.opts.Record; record != nil {
 		parts.Go(func() { record(k) })
@@ -134,13 +134,17 @@ func (k *Informer) run() {
 	close(k.done)
 }
 
-// endWhenGone ends the informer when the cluster no longer serves the resource,
-// because its definition was deleted. The engine would wait until the resource comes
-// back; readers get an error instead.
-func (k *Informer) endWhenGone() {
+// followStatus checks the cluster's connection when a request has failed, and has the
+// request repeated when a lost connection is back. It ends the informer when the cluster no longer serves the resource, because its definition was
+// deleted. The engine would wait until the resource comes back; readers get an error
+// instead.
+func (k *Informer) followStatus() {
 	for k.ctx.Err() == nil {
-		changed := k.engine.StatusChanged()
-		if k.status().Phase == informer.Gone {
+		changed, restored := k.engine.StatusChanged(), k.cluster.connection.restored()
+		switch k.status().Phase {
+		case informer.Waiting:
+			k.cluster.connection.check()
+		case informer.Gone:
 			k.cluster.mirror.log.Info("the cluster no longer serves a resource", "cluster", k.cluster.name, "resource", k.resource.String())
 			k.cluster.forget(k, 0)
 			k.cancel(errUnserved)
@@ -148,6 +152,8 @@ func (k *Informer) endWhenGone() {
 		}
 		select {
 		case <-changed:
+		case <-restored:
+			k.internals.Retry()
 		case <-k.ctx.Done():
 		}
 	}

@@ -105,6 +105,14 @@ func New(opts Options) (*Mirror, error) {
 			m.names = append(m.names, name)
 		}
 	}
+	resources := slog.Any("resources", m.names)
+	switch {
+	case len(m.names) == 0:
+		resources = slog.String("resources", "on demand")
+	case m.everything:
+		resources = slog.Any("resources", append(slices.Clone(m.names), "others on demand"))
+	}
+	m.log.Info("mirroring", resources, "dropUnreadAfter", opts.IdleTimeout, "retain", opts.Retain, "backlog", m.backlog())
 	return m, nil
 }
 

@@ -61,7 +61,8 @@ func (m *Mirror) Set(ctx context.Context, clusters map[string]*rest.Config) erro
 			m.retire(old, errReplaced)
 		}
 	}
-	for name, c := range after {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		c := after[name]
 		if before[name] == nil {
 			m.log.Info("cluster added", "cluster", name, "server", c.cluster.BaseURL().Redacted())
 		}

@@ -18,9 +18,25 @@ type Status struct {
 
 // ClusterStatus is the state of one cluster.
 type ClusterStatus struct {
-	Name      string
-	Default   bool
-	Resources []ResourceStatus // sorted by name
+	Name       string
+	Default    bool
+	Connection Connection
+	Resources  []ResourceStatus // sorted by name
+}
+
+// Up reports whether the API server answers, as far as the informers can tell. It is
+// not known until one of them has watched or failed.
+func (c ClusterStatus) Up() (up, known bool) {
+	for _, r := range c.Resources {
+		switch r.Phase {
+		case informer.Watching, informer.Denied, informer.Gone: // the last two are its answers
+			return true, true
+		case informer.Refused: // an answer that may be old
+			continue
+		}
+		known = known || r.Err != nil || r.Phase == informer.Waiting || r.LastErrorTime.After(r.LastContact)
+	}
+	return false, known
 }
 
 // ResourceStatus is the state of one resource of one cluster.
@@ -46,7 +62,7 @@ func (m *Mirror) Status() Status {
 	all := slices.SortedFunc(maps.Values(m.clusters), func(a, b *Cluster) int { return cmp.Compare(a.name, b.name) })
 	m.mu.Unlock()
 	for _, one := range all {
-		c := ClusterStatus{Name: one.name, Default: one.name == fallback, Resources: one.status()}
+		c := ClusterStatus{Name: one.name, Default: one.name == fallback, Connection: one.connection.status(), Resources: one.status()}
 		for _, r := range c.Resources {
 			if r.Required && !r.Synced {
 				s.Ready = false

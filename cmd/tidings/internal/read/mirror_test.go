@@ -85,8 +85,9 @@ func TestReads(t *testing.T) {
 func TestStartsOnFirstUseAndOnce(t *testing.T) {
 	inBubble(t, fakeapi.Options{NoWatchList: true}, mirror.Options{}, func(r *rig) {
 		synctest.Wait()
-		if n := len(r.server.Requests()); n != 0 {
-			t.Fatalf("%d kinds of requests before the first query", n)
+		checks := fakeapi.RequestKind{Verb: "get"} // of the connection
+		if asked := r.server.Requests(); len(asked) != 1 || asked[checks] != 1 {
+			t.Fatalf("requests before the first query: %v", asked)
 		}
 		done := make(chan error)
 		for range 10 {
@@ -288,10 +289,11 @@ func TestRefusals(t *testing.T) {
 		if !apierrors.IsForbidden(e) || time.Since(begun) > 0 || e.Retry == 0 {
 			t.Errorf("after %s: %+v", time.Since(begun), e)
 		}
-		asked := r.server.Requests()
+		requests := func() int { return r.server.Count("list", configMaps) + r.server.Count("watch", configMaps) }
+		asked := requests()
 		r.refuse(r.listErr(q), mirror.Forbidden)
-		if now := r.server.Requests(); fmt.Sprint(now) != fmt.Sprint(asked) {
-			t.Errorf("it was tried again at once: %v, then %v", asked, now)
+		if now := requests(); now != asked {
+			t.Errorf("it was tried again at once: %d requests, then %d", asked, now)
 		}
 		live := q
 		live.Source = read.Live

@@ -41,6 +41,7 @@ func TestEachClusterReviewsItsOwnCallers(t *testing.T) {
 	r.must(r.mirror.Set(t.Context(), clusters))
 	r.set("default", "near-one", "1")
 
+	eventually(t, "it is ready", func() bool { return r.get("/readyz").code == http.StatusOK })
 	reviews := authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")
 	for path, want := range map[string]int{"/cm": 200, "/metrics": 200, "/clusters": 200, "/readyz": 200, "/clusters/test/cm": 200, "/api/v1/pods": 200} {
 		if a := r.as("alice-token", path); a.code != want {

@@ -1,15 +1,20 @@
 package server_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 	"github.com/tidings-io/tidings/internal/fakeapi"
@@ -29,11 +34,26 @@ func handler(f *testing.F) http.Handler {
 	if err := m.Set(f.Context(), map[string]*rest.Config{"test": config}); err != nil {
 		f.Fatal(err)
 	}
-	s, err := server.New(m, server.Options{})
+	log := audit.New(auditReader{}, audit.Options{})
+	f.Cleanup(func() { _ = log.Close(context.Background()) })
+	s, err := server.New(m, server.Options{Audit: log})
 	if err != nil {
 		f.Fatal(err)
 	}
 	return s.Handler()
+}
+
+// auditReader expects that each line of the audit log is an event in plain ASCII.
+type auditReader struct{}
+
+func (auditReader) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil || e.Verb == "" || bytes.ContainsFunc(line[:len(line)-1], func(r rune) bool { return r < ' ' || r > '~' }) {
+			panic(fmt.Sprintf("a line of the audit log: %v: %q", err, line))
+		}
+	}
+	return len(p), nil
 }
 
 // ask expects a well-formed response to any request.

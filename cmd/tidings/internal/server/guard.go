@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -27,6 +28,7 @@ type grant struct {
 	credentials access.Credentials
 
 	attributes  access.Attributes // the authorized action
+	decision    *access.Decision  // about it; nil: there is none
 	reauthorize bool              // check again while the request is open
 	// The request is forwarded without a review: the cluster decides by the caller's
 	// own credentials.
@@ -35,6 +37,7 @@ type grant struct {
 	timeout time.Duration // requested by the caller; 0: none
 	query   *read.Query   // of a REST route about objects
 	params  params
+	visible []string // the namespaces read with visible=true; "*": all
 }
 
 type grantKey struct{}
@@ -50,6 +53,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if err == nil {
 			defer leave()
 			err = s.authorize(ctx, r, g)
+			*routeOf(r).action = g.attributes
 		}
 		if err != nil {
 			if !clientGone(r) {
@@ -108,7 +112,8 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	case metric:
 		g.attributes = monitoring
 	case clusterList, clusterOne:
-		return nil // for all authenticated callers
+		g.decision = allowedWithoutReview("the clusters are shown to all callers")
+		return nil
 	case kubernetes:
 		if rt.api == nil {
 			return apierrors.NewBadRequest("the path is not valid")
@@ -116,9 +121,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 		if g.timeout, err = timeoutOf(r, rt); err != nil {
 			return err
 		}
-		if g.attributes = access.AttributesOf(rt.api.Info); rt.api.Query != nil {
-			g.attributes = attributesOf(rt.api.Query)
-		}
+		g.attributes = kubernetesAttributes(rt.api)
 		if g.forwarded = s.mustForward(rt.api); g.forwarded {
 			return nil
 		}
@@ -139,9 +142,22 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	}
 	if s.opts.Gate == nil {
 		g.reauthorize = false
+		g.decision = allowedWithoutReview("callers are not authenticated")
 		return nil
 	}
-	return g.reviewer.Authorize(ctx, g.caller, g.attributes)
+	decision, err := g.reviewer.Decide(ctx, g.caller, g.attributes)
+	if err == nil || apierrors.IsForbidden(err) {
+		g.decision = &decision
+	}
+	return err
+}
+
+// kubernetesAttributes returns what a request of the Kubernetes API does.
+func kubernetesAttributes(api *kubeapi.Request) access.Attributes {
+	if api.Query != nil {
+		return attributesOf(api.Query)
+	}
+	return access.AttributesOf(api.Info)
 }
 
 // timeoutOf reads the timeout parameter of a Kubernetes API request; see
@@ -215,13 +231,24 @@ var discovering = access.Attributes{Verb: "get", Path: "/apis"}
 // mayMonitor reports whether the caller may see the state of the mirror.
 func (s *Server) mayMonitor(r *http.Request) bool { return s.allowed(r, monitoring) }
 
+// allowed reports whether the caller may see a part of a page. The page does not wait
+// long for a cluster that does not answer.
 func (s *Server) allowed(r *http.Request, a access.Attributes) bool {
 	if s.opts.Gate == nil {
 		return true
 	}
 	g := grantOf(r)
-	return g.caller != nil && g.reviewer.Authorize(r.Context(), g.caller, a) == nil
+	if g.caller == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pagePatience)
+	defer cancel()
+	return g.reviewer.Authorize(ctx, g.caller, a) == nil
 }
+
+// pagePatience is how long a page that anybody may see in part waits for a review. Two
+// of them are within the timeout of a probe.
+const pagePatience = 2 * time.Second
 
 // authenticated reports whether the caller is authenticated, or need not be.
 func (s *Server) authenticated(r *http.Request) bool {

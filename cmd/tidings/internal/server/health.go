@@ -5,16 +5,29 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
+	"github.com/tidings-io/tidings/informer"
 )
 
 // check is one health check. The response has the format of
 // k8s.io/apiserver/pkg/server/healthz.
 type check struct {
-	name string
-	err  string // "": ok
-	note string // printed if ok
+	name     string
+	err      string // "": ok
+	note     string // printed if ok
+	optional bool   // is shown, but does not fail the whole
+}
+
+// excluded reports whether the request leaves the check out: by its name, or by the
+// first part of it.
+func (c check) excluded(r *http.Request) bool {
+	return slices.ContainsFunc(r.URL.Query()["exclude"], func(name string) bool {
+		return name != "" && (c.name == name || strings.HasPrefix(c.name, name+"/"))
+	})
 }
 
 // serveLive answers /healthz and /livez: a server that answers is alive. For a cluster
@@ -39,51 +52,100 @@ func (s *Server) clusterError(rt route) error {
 	return rt.clusterErr
 }
 
-// serveReady answers /readyz: whether every resource that was requested by name is
-// synced, in all clusters or in one.
+// serveReady answers /readyz: whether reads of one cluster, or of at least one of all,
+// are answered with what the cluster has now. ?exclude=fresh leaves that out: then it is
+// enough that there is something to answer with.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 	if err := s.clusterError(rt); err != nil {
 		failWith(w, err)
 		return
 	}
-	status := s.mirror.Status()
-	checks := []check{{name: "ping"}, {name: "shutdown"}, {name: "clusters"}}
+	checks := []check{{name: "ping"}, {name: "shutdown"}}
 	if s.draining.Err() != nil {
 		checks[1].err = errShutdown.Error()
-	}
-	if len(status.Clusters) == 0 {
-		checks[2].err = "there is none yet"
 	}
 	if state := s.memory.state(); state != "" {
 		checks = append(checks, check{name: "memory", note: state})
 	}
-	for _, c := range status.Clusters {
-		if rt.name != "" && c.Name != rt.name {
-			continue
+	if s.opts.Audit != nil {
+		checks = append(checks, check{name: "audit-log", note: auditState(s.opts.Audit.Status())})
+	}
+	var ready, all int
+	var ofClusters []check
+	for _, c := range s.mirror.Status().Clusters {
+		switch {
+		case rt.name == "":
+			of := checksOf(c, "/"+c.Name)
+			if all++; !slices.ContainsFunc(of, func(one check) bool { return one.err != "" && !one.excluded(r) }) {
+				ready++
+			}
+			for i := range of {
+				of[i].optional = true // one cluster does not take the others out of service
+			}
+			ofClusters = append(ofClusters, of...)
+		case c.Name == rt.name:
+			checks = append(checks, checksOf(c, "")...)
 		}
-		for _, res := range c.Resources {
-			if !res.Required {
-				continue
-			}
-			one := check{name: "mirror/" + c.Name + "/" + res.Name}
-			if rt.name != "" {
-				one.name = "mirror/" + res.Name
-			}
-			switch {
-			case res.Synced:
-			case res.Err != nil:
-				one.err = res.Err.Error()
-			default:
-				one.err = fmt.Sprintf("%s, %d objects so far", res.Phase, res.Received)
-			}
-			checks = append(checks, one)
+	}
+	if rt.name == "" {
+		one := check{name: "clusters"}
+		switch {
+		case all == 0:
+			one.err = "there is none yet"
+		case ready == 0:
+			one.err = "none is ready"
+		case all > 1:
+			one.note = fmt.Sprintf("%d of %d are ready", ready, all)
 		}
+		checks = append(append(checks, one), ofClusters...)
 	}
 	s.writeChecks(w, r, rt, checks)
 }
 
+// checksOf returns the checks of a cluster: whether it has ever been reached, whether
+// the resources that were requested by name have been mirrored, and whether all of that
+// is fresh. suffix is appended to their names.
+func checksOf(c mirror.ClusterStatus, suffix string) []check {
+	connection := check{name: "cluster" + suffix}
+	fresh := check{name: "fresh" + suffix, err: c.Connection.Problem()}
+	if !c.Connection.Reached {
+		connection.err = fresh.err
+	}
+	checks := []check{connection, fresh}
+	for _, res := range c.Resources {
+		if !res.Required {
+			continue
+		}
+		one := check{name: "mirror" + suffix + "/" + res.Name}
+		switch err := failureOf(res); {
+		case res.Synced && err != nil && c.Connection.Err == nil: // else it is the connection
+			checks = append(checks, check{name: "fresh" + suffix + "/" + res.Name, err: fmt.Sprintf("not watched for %s: %s", time.Since(res.Since).Round(time.Second), cluster.PublicMessage(err))})
+		case res.Synced:
+		case err != nil:
+			one.err = cluster.PublicMessage(err)
+		default:
+			one.err = fmt.Sprintf("%s, %d objects so far", res.Phase, res.Received)
+		}
+		checks = append(checks, one)
+	}
+	return checks
+}
+
+// failureOf returns why a resource is not mirrored, or is mirrored and not watched now.
+// It is nil if it is watched, or its first list is in progress.
+func failureOf(r mirror.ResourceStatus) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	switch r.Phase {
+	case informer.Waiting, informer.Denied, informer.Gone:
+		return r.LastError
+	}
+	return nil
+}
+
 // writeChecks writes ok or, with ?verbose or if a check failed, the result of each
-// check. ?exclude leaves one out, and may be repeated. Names of clusters and resources
+// check. ?exclude leaves some out, and may be repeated. Names of clusters and resources
 // are shown only to callers with the right to monitor; others see only whether all
 // checks passed.
 func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, checks []check) {
@@ -92,7 +154,7 @@ func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, c
 	failed := false
 	for _, c := range checks {
 		switch {
-		case slices.Contains(query["exclude"], c.name):
+		case c.excluded(r):
 			fmt.Fprintf(&b, "[+]%s excluded: ok\n", c.name)
 		case c.err == "":
 			b.WriteString("[+]" + c.name + " ok")
@@ -101,7 +163,7 @@ func (s *Server) writeChecks(w http.ResponseWriter, r *http.Request, rt route, c
 			}
 			b.WriteString("\n")
 		default:
-			failed = true
+			failed = failed || !c.optional
 			fmt.Fprintf(&b, "[-]%s failed: %s\n", c.name, termsafe.Line(c.err))
 		}
 	}

@@ -17,7 +17,7 @@ func TestHealth(t *testing.T) {
 		"/livez?verbose":                                      "[+]ping ok\nlivez check passed\n",
 		"/readyz?exclude=mirror/test/gizmos":                  "ok",
 		"/clusters/test/readyz?exclude=mirror/gizmos":         "ok",
-		"/clusters/test/readyz?exclude=mirror/gizmos&verbose": "[+]ping ok\n[+]shutdown ok\n[+]clusters ok\n[+]mirror/gizmos excluded: ok\n[+]mirror/pods.v1 ok\nreadyz check passed\n",
+		"/clusters/test/readyz?exclude=mirror/gizmos&verbose": "[+]ping ok\n[+]shutdown ok\n[+]cluster ok\n[+]fresh ok\n[+]mirror/gizmos excluded: ok\n[+]mirror/pods.v1 ok\nreadyz check passed\n",
 	} {
 		if a := r.get(path); a.code != http.StatusOK || string(a.body) != want {
 			t.Errorf("%s: %d %q, want %q", path, a.code, a.body, want)

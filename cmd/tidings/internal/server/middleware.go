@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"log/slog"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 )
 
 // observe wraps every request: it bounds what the client may send, and logs and counts
@@ -20,6 +23,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		start := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.opts.WriteTimeout, http2: r.ProtoMajor == 2}
 		rt, unknown := parsePath(s.escapeCluster(r.URL.EscapedPath()))
+		rt.action = new(access.Attributes)
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if len(r.TransferEncoding) > 0 || reads && r.ContentLength != 0 {
 			// A proxy in between might disagree where such a body ends, and take part
@@ -37,16 +41,21 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			out.Header().Set("Connection", "close")
 			_ = out.control.SetReadDeadline(start.Add(s.opts.HeaderTimeout))
 		}
+		g := &grant{}
+		var entry *audited
 		aborted := true
 		defer func() {
+			sent, panicked := out.code, false
 			if aborted {
 				out.code = statusAborted
 				if p := recover(); p != nil && p != http.ErrAbortHandler {
+					panicked = true
 					s.log.Error("panic while serving a request", "route", rt.pattern, "panic", p, "stack", string(debug.Stack()))
 				}
 			}
+			entry.ended(sent, aborted, panicked)
 			took := time.Since(start)
-			s.metrics.request(rt.pattern, r.Method, out.code, took, rt.watch)
+			s.metrics.request(rt, r.Method, out.code, took)
 			// Never the query: it has selectors and tokens.
 			s.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("route", rt.pattern),
 				slog.String("path", r.URL.Path), slog.Int("status", out.code), slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("client", r.RemoteAddr))
@@ -56,13 +65,16 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		}()
 		out.Header().Set("X-Content-Type-Options", "nosniff")
 		rt.cluster, rt.clusterErr = s.mirror.Cluster(rt.name)
+		received := r
 		switch rt.kind {
 		case kubernetes:
 			r = kubernetesRequest(r, &rt)
 		case objects:
 			rt.watch = wantsWatch(r)
 		}
-		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, rt))
+		entry = s.audit(received, rt, g, start)
+		out.begun = entry.started
+		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), routeKey{}, rt), grantKey{}, g))
 		switch {
 		case !s.hostAllowed(r.Host):
 			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address; otherwise any web page could read through a browser"})
@@ -97,6 +109,11 @@ func (s *Server) hostAllowed(host string) bool {
 	if s.opts.InsecureServeAnyone || s.opts.Gate != nil {
 		return true
 	}
+	return namesThisMachine(host)
+}
+
+// namesThisMachine reports whether a Host header is localhost or a loopback address.
+func namesThisMachine(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
@@ -114,6 +131,7 @@ type response struct {
 	control *http.ResponseController
 	timeout time.Duration
 	http2   bool
+	begun   func(code int) // called before the headers are sent
 
 	code    int
 	bytes   int64
@@ -128,17 +146,30 @@ type response struct {
 // Unwrap is for http.ResponseController.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (r *response) WriteHeader(code int) {
-	if r.code == 0 {
+// begin notes the status of the response, which is not one of those before it.
+func (r *response) begin(code int) {
+	if r.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
 		r.code = code
+		r.begun(code)
 	}
+}
+
+func (r *response) WriteHeader(code int) {
+	r.begin(code)
 	r.ResponseWriter.WriteHeader(code)
 }
 
-func (r *response) Write(p []byte) (int, error) {
-	if r.code == 0 {
-		r.code = http.StatusOK
+// Hijack is for http.ResponseController.
+func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := r.control.Hijack()
+	if err == nil {
+		r.begin(http.StatusSwitchingProtocols)
 	}
+	return conn, buffered, err
+}
+
+func (r *response) Write(p []byte) (int, error) {
+	r.begin(http.StatusOK)
 	defer r.extendDeadline()()
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)

@@ -136,6 +136,9 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query)
 func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query) error {
 	if g := grantOf(r); g.params.visible {
 		namespaces, _, err := s.visible(r.Context(), g, q)
+		if err == nil {
+			g.sees(namespaces)
+		}
 		if err == nil && namespaces != nil {
 			q, err = q.Within(namespaces)
 		}

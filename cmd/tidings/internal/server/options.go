@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -24,8 +25,9 @@ type Options struct {
 	// InsecureServeAnyone allows other than loopback addresses without authentication,
 	// though everybody who can connect can read all that the mirror can.
 	InsecureServeAnyone bool
-	// Version of the program, for the index.
-	Version string
+	// Version of the program, for the index and the metrics, and the revision that it
+	// was built from, for the metrics.
+	Version, Revision string
 	// KeepAlive is how often a watch sends something at least. 0 means 15 seconds.
 	KeepAlive time.Duration
 	// WriteTimeout is how long a client may take to read one write before the server
@@ -82,6 +84,10 @@ type Options struct {
 	// mirrored resources to the cluster, with the credentials of the caller and never
 	// with the mirror's. Otherwise they are refused.
 	Passthrough bool
+	// Audit is the audit log, nil for none. It has an event for each request, with the
+	// caller and the action, and without content, tokens and unknown parameters. The
+	// caller closes it, after the server has ended.
+	Audit *audit.Log
 	// Reads are options of the reader, such as for the pages of lists.
 	Reads read.Options
 	// Kubernetes are options of the Kubernetes API. The server sets Else, Admit and

@@ -35,10 +35,11 @@ type clusterState struct {
 
 // The values of clusterState.Health.
 const (
-	healthy = "ok"      // all started resources are synced
-	syncing = "syncing" // initial lists are in progress
-	failing = "failing" // a started resource is not synced, or not watched now
-	unused  = "unused"  // no resource has been requested yet
+	unused   = "unused"   // connected; no resource has been requested yet
+	healthy  = "ok"       // connected; all started resources are synced and watched
+	syncing  = "syncing"  // initial lists are in progress
+	degraded = "degraded" // a resource that was not requested by name is not synced, or not watched now
+	failing  = "failing"  // not connected, or a resource that was requested by name is not watched: not ready
 )
 
 // clusterStateOf returns the state of a cluster. The details, which resources are
@@ -46,20 +47,19 @@ const (
 func clusterStateOf(c mirror.ClusterStatus, details bool) clusterState {
 	out := clusterState{Name: c.Name, Path: ClusterPath(c.Name), Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
 	atLeast := func(health string) {
-		order := []string{unused, healthy, syncing, failing}
+		order := []string{unused, healthy, syncing, degraded, failing}
 		if slices.Index(order, health) > slices.Index(order, out.Health) {
 			out.Health = health
 		}
 	}
+	if problem := c.Connection.Problem(); problem != "" {
+		if atLeast(failing); details {
+			out.Error = problem
+		}
+	}
 	for _, r := range c.Resources {
 		state := resourceState{Synced: r.Synced, Required: r.Required, Phase: r.Phase, Objects: r.Objects}
-		failure := r.Err
-		switch r.Phase {
-		case informer.Waiting, informer.Denied, informer.Gone:
-			if failure == nil {
-				failure = r.LastError
-			}
-		}
+		failure := failureOf(r)
 		if !r.Synced {
 			state.progress = progressOf(&r.Status)
 			state.progress.LastError = ""
@@ -67,7 +67,7 @@ func clusterStateOf(c mirror.ClusterStatus, details bool) clusterState {
 		switch {
 		case failure != nil:
 			state.Error = failure.Error()
-			atLeast(failing)
+			atLeast(map[bool]string{true: failing, false: degraded}[r.Required])
 		case r.Synced:
 			atLeast(healthy)
 		default:
@@ -109,7 +109,10 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		if out.Health = failing; details {
+		if out.Health != failing { // perhaps only a part of discovery has failed
+			out.Health = degraded
+		}
+		if details && out.Error == "" {
 			out.Error = err.Error()
 		}
 	}
@@ -127,7 +130,7 @@ var examples = [][2]string{
 	{"/pods?visible=true", "in the namespaces that you may read, if you may not read all"},
 	{"/pods?source=live", "straight from the API server, not from the cache"},
 	{"/clusters", "the clusters and their health; each of the above also under /clusters/{cluster}"},
-	{"/readyz", "whether all requested resources are synced"},
+	{"/readyz", "whether at least one cluster can be read fresh; ?verbose says which"},
 	{"/metrics", "for Prometheus"},
 }
 

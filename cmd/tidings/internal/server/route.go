@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 )
@@ -29,6 +30,8 @@ type route struct {
 	versioned      bool
 	rest           []string // namespace and name, or name alone, unescaped
 	watch          bool     // or an upgraded connection
+
+	action *access.Attributes // what an authenticated caller asks for, set by the guard
 }
 
 type kind uint8

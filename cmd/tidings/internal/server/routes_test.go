@@ -320,27 +320,3 @@ func TestHostHeader(t *testing.T) {
 		}
 	}
 }
-
-func TestMetrics(t *testing.T) {
-	r := start(t, options{mirror: mirror.Options{Resources: []string{"cm", "gizmos", mirror.Everything}}})
-	r.set("default", "a", "1")
-	r.get("/cm")
-	r.get("/podz")
-	w := r.eventSource("/cm?watch=true")
-	w.expect("ADDED default/a@5", "SYNCED")
-	body := string(r.get("/metrics").body)
-	for _, want := range []string{
-		`tidings_objects{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 1`,
-		`tidings_synced{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 1`,
-		`tidings_bytes{cluster="test",`, `tidings_events_total{cluster="test",`, `tidings_relists_total{cluster="test",group="",namespace="",resource="configmaps",version="v1"} 0`,
-		`tidings_watches_total{`, `tidings_phase{cluster="test",`, `tidings_cluster_resources{cluster="test"}`, `tidings_errors_total{`, `tidings_lag_events{`, `tidings_last_contact_seconds{`,
-		`tidings_http_requests_total{code="200",method="GET",route="/{resource}"} 1`,
-		`tidings_http_requests_total{code="404",method="GET",route="/{resource}"} 1`,
-		`tidings_http_request_duration_seconds_count{route="/{resource}"} 2`,
-		`tidings_http_watches 1`, `go_goroutines`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("%s is missing in\n%s", want, body)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
@@ -136,6 +137,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		},
 	}
 	defer s.Close()
+	s.log.Info("limits", "requests", s.opts.MaxRequests, "requestsPerCaller", s.opts.MaxRequestsPerCaller,
+		"watches", s.opts.MaxWatches, "watchesPerCaller", s.opts.MaxWatchesPerCaller,
+		"connections", s.opts.MaxConnections, "memoryBytes", s.memory.limit) // 0: memory is not limited
 	memoryCtx, stopMemory := context.WithCancel(ctx)
 	defer stopMemory()
 	s.requests.Go(func() { s.memory.run(memoryCtx) })
@@ -150,16 +154,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("server: accept connections on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
+	begun := time.Now()
+	open, _, _, _ := s.limits.counts()
+	s.log.Info("shutting down", "why", context.Cause(ctx), "requests", open[short], "watches", open[longRunning])
 	s.drain(errShutdown)
 	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
 	defer cancel()
 	err := h.Shutdown(shutdownCtx)
+	left, _, _, _ := s.limits.counts()
 	if err != nil {
 		_ = h.Close()
 		err = fmt.Errorf("server: some requests did not finish within %s of the shutdown and were cut off: %w", s.opts.ShutdownTimeout, err)
 	}
 	<-ended
 	s.requests.Wait() // with their connections closed they end at once
+	s.log.Info("drained", "took", time.Since(begun).Round(time.Millisecond),
+		"requests", max(0, open[short]-left[short]), "watches", max(0, open[longRunning]-left[longRunning]), "cutOff", left[short]+left[longRunning])
 	return err
 }
 

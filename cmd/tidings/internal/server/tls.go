@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	certutil "k8s.io/client-go/util/cert"
 )
 
 // statInterval is the shortest time between two checks of the certificate's files.
@@ -84,37 +81,6 @@ func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		}
 	}
 	return p.cert, nil
-}
-
-// GenerateTLS serves with a new self-signed certificate for the given hosts. It returns
-// the authority that signed it, in PEM, for clients to trust. Both are valid for a
-// year, and are not stored.
-func GenerateTLS(hosts []string) (config *tls.Config, authority []byte, err error) {
-	fail := func(err error) (*tls.Config, []byte, error) {
-		return nil, nil, fmt.Errorf("server: make a certificate: %w", err)
-	}
-	var ips []net.IP
-	var names []string
-	for _, h := range hosts {
-		if ip := net.ParseIP(h); ip != nil {
-			ips = append(ips, ip)
-		} else if h != "" {
-			names = append(names, h)
-		}
-	}
-	chain, key, err := certutil.GenerateSelfSignedCertKey("tidings", ips, names)
-	if err != nil {
-		return fail(err)
-	}
-	cert, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return fail(err)
-	}
-	if len(cert.Certificate) < 2 {
-		return fail(errors.New("the certificate has no authority"))
-	}
-	authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[len(cert.Certificate)-1]})
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}, authority, nil
 }
 
 // Fingerprint returns the SHA-256 of a PEM certificate in the format of openssl.

@@ -15,39 +15,48 @@ import (
 // verify reads a request's credentials. It refuses a request without credentials,
 // and has unverified credentials verified by the cluster. Those requests have seats
 // of their own, so that a client that invents tokens takes no seat from a caller.
-func (s *Server) verify(r *http.Request) (g *grant, err error) {
-	rt := routeOf(r)
-	g = &grant{}
+func (s *Server) verify(r *http.Request) (err error) {
+	rt, g := routeOf(r), grantOf(r)
 	if rt.kind == health { // always public
-		return g, nil
+		return nil
 	}
 	if g.credentials, err = s.credentials(r); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case s.opts.Gate == nil || rt.public() && (g.credentials.Empty() || rt.clusterErr != nil):
-		return g, nil
+		return nil
 	case g.credentials.Empty():
-		return nil, apierrors.NewUnauthorized("Unauthorized")
+		return apierrors.NewUnauthorized("Unauthorized")
 	case rt.clusterErr != nil:
-		return nil, publicClusterError(rt, rt.clusterErr)
+		return publicClusterError(rt, rt.clusterErr)
 	}
 	if g.reviewer, err = s.opts.Gate.Reviewer(rt.cluster.Connection(), s.mirror.Uses); err != nil {
-		return nil, err
+		return err
 	}
 	unverified, err := g.reviewer.IsUnverified(g.credentials)
 	if unverified {
 		release, refused := s.unverified.acquire(r.Context(), addressGroup(r.RemoteAddr))
 		if refused != nil {
-			return nil, refused
+			return refused
 		}
 		defer release()
-		err = g.reviewer.Verify(r.Context(), g.credentials)
+		ctx := r.Context()
+		if rt.public() {
+			limited, cancel := context.WithTimeout(ctx, pagePatience)
+			defer cancel()
+			ctx = limited
+		}
+		err = g.reviewer.Verify(ctx, g.credentials)
 	}
-	if err != nil && !rt.public() {
-		return nil, err
+	switch {
+	case err == nil:
+	case rt.public():
+		g.reviewer = nil // the page is that for everybody
+	default:
+		return err
 	}
-	return g, nil
+	return nil
 }
 
 // addressGroup returns what unverified requests share seats by: the IPv4 address

@@ -64,6 +64,7 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q *read.Query, sinc
 				return nil, nil, nil, err
 			}
 		}
+		g.sees(namespaces)
 		roundCtx, stop := s.reauthorizeVisible(ctx, g, q, namespaces)
 		events, err := s.reader.Watch(roundCtx, narrowed, since)
 		if err != nil {
