@@ -143,7 +143,7 @@ type serving struct {
 	address, pprof string
 	admit          admission
 	audit          auditing
-	past           remembrance
+	past           historyFlags
 }
 
 // checkTimeout limits the time to look up the resources of --resource at the start.

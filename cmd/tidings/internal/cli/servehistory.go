@@ -13,8 +13,8 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 )
 
-// remembrance are the flags of the history that a server keeps.
-type remembrance struct {
+// historyFlags are the flags of the history that a server keeps.
+type historyFlags struct {
 	dir     string
 	keep    time.Duration
 	size    string
@@ -25,7 +25,7 @@ type remembrance struct {
 	thinned map[string]time.Duration
 }
 
-func (h *remembrance) flags(cmd *cobra.Command) {
+func (h *historyFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&h.dir, "history", "", "`folder` to keep every version of what is mirrored in, so that GET …?at=-15m and ?changes=true read the past (with --demo: in memory, unless a folder is named)")
 	f.DurationVar(&h.keep, "history-for", 0, "how long versions are kept (default 168h)")
@@ -34,7 +34,7 @@ func (h *remembrance) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&h.thin, "history-thin", []string{"leases.coordination.k8s.io=1m", "events=1m", "events.events.k8s.io=1m"}, "`resource=time`: keep at most one version of an object of a resource in that time; repeat it for several; resource=0 keeps all")
 }
 
-func (h *remembrance) check() error {
+func (h *historyFlags) check() error {
 	if h.keep < 0 || h.keep > 0 && h.keep < time.Hour {
 		return fmt.Errorf("--history-for %v: give an hour or more, such as 168h", h.keep)
 	}
@@ -60,7 +60,7 @@ func (h *remembrance) check() error {
 }
 
 // open opens the history, nil if none is wanted. The caller must call done in the end.
-func (h *remembrance) open(demo bool, log *slog.Logger) (rec *history.Recording, done func() error, err error) {
+func (h *historyFlags) open(demo bool, log *slog.Logger) (rec *history.Recording, done func() error, err error) {
 	inMemory := demo && h.dir == ""
 	if h.dir == "" && !inMemory {
 		if h.keep != 0 || h.bytes != 0 || h.secrets {

@@ -61,6 +61,7 @@ type Series struct {
 
 // Stats count what a series has recorded since the store was opened.
 type Stats struct {
+	Writing  bool
 	Versions uint64
 	Bytes    uint64 // of JSON, before compression
 	Gaps     uint64
@@ -201,7 +202,9 @@ func (r *Series) Gaps(since, until time.Time) []Gap {
 func (r *Series) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stats
+	s := r.stats
+	s.Writing = r.writing
+	return s
 }
 
 // pinned is a consistent view of a series.
