@@ -336,7 +336,7 @@ func (s subscribed[T, S]) deliver(ctx context.Context, drain bool, f func(Event[
 	s.Run(ctx, drain, func(e subscriber.Event[S]) bool {
 		out := Event[T]{
 			Type: EventType(e.Type), Object: s.of.expand(e.Object),
-			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, version: e.ResourceVersion,
+			InInitialList: e.Initial, Tombstone: e.Unseen, Resumable: e.Resumable, Folded: e.Folded, Relist: e.Relist, version: e.ResourceVersion,
 		}
 		if e.Type == subscriber.Sync {
 			out.Old = out.Object

@@ -65,6 +65,10 @@ type Event[T Object] struct {
 	// [Informer.EventsSince]. The events of one list are resumable only at its
 	// end.
 	Resumable bool
+	// Relist is set if a list found the change, because the watch was interrupted.
+	// There may have been other changes before it that nobody has seen. With the
+	// option [Bookmarks], a list that found no change is a Bookmark with Relist set.
+	Relist bool
 	// Folded is set if the event stands for several, see [FoldAfter]. The events
 	// between two Resumable ones are then not those that a subscriber receives
 	// which resumes between them.

@@ -37,6 +37,7 @@ type Event[T object.Object] struct {
 	Type      Type // overrides that of Event
 	Resumable bool // a subscriber that resumes at ResourceVersion misses nothing
 	Folded    bool // stands for several events, or comes out of order among such
+	Relist    bool // found by a list, not by a watch
 	// Seq is the number of events of the store before this one, for Added, Updated
 	// and Deleted from the log.
 	Seq uint64
@@ -364,7 +365,7 @@ func (s *Subscriber[T]) deliverSynced(version uint64, deliver func(Event[T]) boo
 // hottest loop.
 func (s *Subscriber[T]) deliverBatch(ctx context.Context, yield, deliver func(Event[T]) bool) bool {
 	b := s.current
-	events, changes, folded := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded
+	events, changes, folded, relist := b.Events, b.Kind == changelog.Changes, b.Kind == changelog.Folded, b.Kind == changelog.Relist
 	begin := b.End.Seq - uint64(len(events))
 	for s.done < len(events) {
 		i := s.done
@@ -382,7 +383,7 @@ func (s *Subscriber[T]) deliverBatch(ctx context.Context, yield, deliver func(Ev
 			resumable = last || events[i+1].ResourceVersion != e.ResourceVersion
 		}
 		s.addDelivered()
-		if !yield(Event[T]{Event: e, Type: Type(e.Type), Resumable: resumable, Folded: folded, Seq: begin + uint64(i)}) || ctx.Err() != nil {
+		if !yield(Event[T]{Event: e, Type: Type(e.Type), Resumable: resumable, Folded: folded, Relist: relist, Seq: begin + uint64(i)}) || ctx.Err() != nil {
 			return false
 		}
 	}
@@ -392,8 +393,10 @@ func (s *Subscriber[T]) deliverBatch(ctx context.Context, yield, deliver func(Ev
 	if b.End.Synced && !s.synced {
 		return s.deliverSynced(b.End.ResourceVersion, deliver)
 	}
-	if s.opts.Bookmarks && len(events) == 0 && changes {
-		return deliver(objectless[T](Bookmark, b.End.ResourceVersion))
+	if s.opts.Bookmarks && len(events) == 0 && (changes || relist && b.End.Synced) {
+		e := objectless[T](Bookmark, b.End.ResourceVersion)
+		e.Relist = relist
+		return deliver(e)
 	}
 	return true
 }

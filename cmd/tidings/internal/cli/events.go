@@ -17,7 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/cli/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 )
 

@@ -25,7 +25,6 @@ const closeTimeout = 10 * time.Second
 
 func newServe(g *globals) *cobra.Command {
 	var (
-		listen    string
 		resources []string
 		retain    int
 		idle      time.Duration
@@ -33,9 +32,7 @@ func newServe(g *globals) *cobra.Command {
 		pages     time.Duration
 		memory    string
 		pass      bool
-		pprof     string
-		admit     admission
-		audit     auditing
+		sv        serving
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -102,19 +99,22 @@ may read.`,
 			if pages < 0 {
 				return fmt.Errorf("--page-ttl %s: give a duration such as 5m", pages)
 			}
-			if err := admit.check(g); err != nil {
+			if err := sv.admit.check(g); err != nil {
 				return err
 			}
-			if err := audit.check(); err != nil {
+			if err := sv.audit.check(); err != nil {
 				return err
 			}
-			return g.serve(cmd.Context(), listen, pprof, &admit, &audit,
+			if err := sv.past.check(); err != nil {
+				return err
+			}
+			return g.serve(cmd.Context(), &sv,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
 				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Revision: thisBuild().Commit, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", server.DefaultAddr, "`address` to listen on")
+	f.StringVar(&sv.address, "listen", server.DefaultAddr, "`address` to listen on")
 	f.StringArrayVarP(&resources, "resource", "r", nil, "`resource` to mirror from the start, by any name; repeat it for several, and with '*' for the others on demand")
 	f.DurationVar(&idle, "drop-unread-after", time.Hour, "stop mirroring a resource that was not read or watched for this `time`, until the next request; does not apply to --resource; 0: never")
 	f.IntVar(&retain, "retain", 0, "changes of each resource to keep for watches that resume (default 2000)")
@@ -122,9 +122,10 @@ may read.`,
 	f.DurationVar(&pages, "page-ttl", 0, "how long the state behind a continue token is held after its last use (default 5m)")
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
-	f.StringVar(&pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
-	admit.flags(g, cmd)
-	audit.flags(cmd)
+	f.StringVar(&sv.pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
+	sv.admit.flags(g, cmd)
+	sv.audit.flags(cmd)
+	sv.past.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -137,20 +138,36 @@ func defaultCluster(contexts []string) string {
 	return ""
 }
 
+// serving is what the flags of serve say beside the options of its parts.
+type serving struct {
+	address, pprof string
+	admit          admission
+	audit          auditing
+	past           historyFlags
+}
+
 // checkTimeout limits the time to look up the resources of --resource at the start.
 const checkTimeout = 5 * time.Second
 
 // serve mirrors and answers until ctx ends. It fails if it cannot start, for instance
 // because the address is in use or the kubeconfig cannot be read.
-func (g *globals) serve(ctx context.Context, address, pprof string, admit *admission, audit *auditing, mo mirror.Options, so server.Options) (err error) {
+func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so server.Options) (err error) {
 	begun := time.Now()
-	g.logStart(admit, so.Passthrough)
+	g.logStart(&sv.admit, so.Passthrough)
 	group, ctx := errgroup.WithContext(ctx)
 	sets, done, err := g.sets(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
+	recording, closeHistory, err := sv.past.open(g.demo, g.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHistory()) }()
+	if recording != nil {
+		mo.Record, so.Reads.History = recording.Record, recording
+	}
 	m, err := mirror.New(mo)
 	if err != nil {
 		return err
@@ -162,18 +179,18 @@ func (g *globals) serve(ctx context.Context, address, pprof string, admit *admis
 			g.log.Info("stopped", "uptime", time.Since(begun).Round(time.Millisecond))
 		}
 	}()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", sv.address)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w", address, err)
+		return fmt.Errorf("--listen %s: %w", sv.address, err)
 	}
 	defer listener.Close() // if Serve does not
-	if so, err = admit.options(g, listener.Addr(), so); err != nil {
+	if so, err = sv.admit.options(g, listener.Addr(), so); err != nil {
 		return err
 	}
 	if so.Gate != nil {
 		defer so.Gate.Close()
 	}
-	log, closeLog, err := audit.open(g)
+	log, closeLog, err := sv.audit.open(g)
 	if err != nil {
 		return err
 	}
@@ -183,11 +200,11 @@ func (g *globals) serve(ctx context.Context, address, pprof string, admit *admis
 	if err != nil {
 		return err
 	}
-	if pprof != "" {
-		profiles, err := server.NewProfiles(ctx, pprof, g.log)
+	if sv.pprof != "" {
+		profiles, err := server.NewProfiles(ctx, sv.pprof, g.log)
 		if err != nil {
 			s.Close()
-			return fmt.Errorf("--pprof %s: %w", pprof, err)
+			return fmt.Errorf("--pprof %s: %w", sv.pprof, err)
 		}
 		group.Go(func() error { return profiles.Serve(ctx) })
 	}
@@ -203,7 +220,7 @@ func (g *globals) serve(ctx context.Context, address, pprof string, admit *admis
 		if err := g.checkResources(ctx, m); err != nil || ctx.Err() != nil {
 			return err
 		}
-		return admit.announce(g, listener.Addr(), so.TLS)
+		return sv.admit.announce(g, listener.Addr(), so.TLS)
 	})
 	group.Go(func() error { g.showMirroring(ctx, m); return nil })
 	return group.Wait()

@@ -106,6 +106,9 @@ func (k *Informer) run() {
 	var parts sync.WaitGroup
 	parts.Go(func() { k.followStatus() })
 	parts.Go(func() { k.endWhenIdle() })
+	if record := k.cluster.mirror.opts.Record; record != nil {
+		parts.Go(func() { record(k) })
+	}
 	err := k.engine.Run(k.ctx)
 	switch {
 	case err == nil:

@@ -49,6 +49,9 @@ type Options struct {
 	// it again. Resources named in Resources are kept. 0 means never; any other value
 	// is at least a minute, so that no request in progress is cut off.
 	IdleTimeout time.Duration
+	// Record, if not nil, is called in a goroutine of its own for each informer that
+	// starts, and must return soon after the informer's context ends.
+	Record func(*Informer)
 	// Logger logs the events of clusters and informers. nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
@@ -59,6 +60,12 @@ type Params struct {
 	Limit int64
 	// Continue is the continue token of the previous page.
 	Continue string
+	// At, if not nil, is the moment in the past that a get or a list reads, from the
+	// history.
+	At *Moment
+	// Until, if not zero, is the end of the time whose changes a get or a list reads. The
+	// time begins at At.
+	Until time.Time
 	// Legacy says that the watch has the older form, with "watch" in the path. The
 	// right to such a watch does not depend on selectors.
 	Legacy bool
@@ -101,9 +108,19 @@ func NewQuery(p Params) (*Query, error) {
 	default:
 		return nil, &mirror.Error{Reason: mirror.Invalid, Message: fmt.Sprintf("there is no source %.80q", p.Source), Exists: []string{string(Cache), string(Live)}}
 	}
+	if t, err := parseToken(p.Continue); err == nil && t.At != "" {
+		// The moment of a page is that of the first one, and is what is authorized.
+		at, err := parseMoment(t.At)
+		if err != nil {
+			return nil, badToken(err.Error())
+		}
+		p.At = &at
+	}
 	switch {
-	case p.Verb != List && (p.Limit != 0 || p.Continue != ""):
+	case p.Verb != List && p.Until.IsZero() && (p.Limit != 0 || p.Continue != ""):
 		return nil, mirror.Invalidf("a %s has no pages: leave out limit and continue", p.Verb)
+	case p.At != nil && (p.Verb == Watch || p.Source == Live):
+		return nil, mirror.Invalidf("a moment in the past can be got or listed, from the cache: leave out watch and source=live")
 	case p.Limit < 0:
 		return nil, mirror.Invalidf("the limit %d is negative", p.Limit)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
@@ -23,6 +24,9 @@ type Options struct {
 	// there are too many in all, the caller with the most loses its least recently
 	// used one. 0 means 100, and a tenth of MaxPages.
 	MaxPages, MaxPagesPerCaller int
+	// History, if not nil, has the past of the mirrored resources, for queries of a
+	// moment and for versions that the mirror does not retain.
+	History *history.Recording
 	// Wait is how long the API server may take to begin its answer to a live read.
 	// 0 means 20 seconds.
 	Wait time.Duration
@@ -157,6 +161,10 @@ func (r *Reader) Namespaces(ctx context.Context, q *Query, limit int) (found []s
 // matches, where match must not be [Exact], or the state of the cluster for a live
 // query.
 func (r *Reader) Get(ctx context.Context, q *Query, match Match, version uint64) (o *Object, at string, err error) {
+	if q.params.At != nil {
+		o, past, err := r.GetPast(q)
+		return o, past.ResourceVersion, err
+	}
 	if q.params.Source == Live {
 		if err := q.checkOffered(ctx); err != nil {
 			return nil, "", err

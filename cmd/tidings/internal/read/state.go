@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
@@ -47,6 +49,8 @@ type ListMeta struct {
 	Continue string
 	// Remaining is the number of objects after this page, -1 if unknown.
 	Remaining int64
+	// Past says which moment the list shows; nil for the present.
+	Past *Past
 }
 
 // State is a state of a resource, as selected by a query. It must be released.
@@ -60,6 +64,7 @@ type State struct {
 	version string
 	before  map[string]*Object // the objects that differed from the view at the version, by key; nil: absent
 	live    []*Object          // the objects from the API server; then there is no view
+	past    *history.State     // the state in the history; then there is no view
 }
 
 // tooLargePatience is how long a read waits for a version that the cluster has not
@@ -70,6 +75,9 @@ const tooLargePatience = 3 * time.Second
 // [NotOlderThan] and [Exact]. Errors are [*mirror.Error]s, of reason Expired if the
 // version is too old, [*TooLargeError]s, or the context's.
 func (r *Reader) State(ctx context.Context, q *Query, match Match, version uint64) (*State, error) {
+	if q.params.At != nil {
+		return nil, mirror.Invalidf("a moment in the past can only be got or listed")
+	}
 	f, view, err := r.pin(ctx, q)
 	if err != nil {
 		return nil, err
@@ -201,6 +209,9 @@ func (r *Reader) past(ctx context.Context, q *Query, f *feed, version uint64) (*
 		if why := context.Cause(f.Context()); why != nil {
 			return nil, why
 		}
+		if s.past = r.exactPast(ctx, q, version); s.past != nil {
+			return s, nil
+		}
 		return nil, &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("the state of %s at resourceVersion %s is not kept", q, s.version)}
 	}
 	if f.Context().Err() != nil || !s.view.Synced() {
@@ -232,6 +243,9 @@ func (r *Reader) List(ctx context.Context, q *Query, each func(*Object) error) (
 		meta, err := r.listLive(ctx, &page, each)
 		meta.Continue = q.liveToken(meta.Continue)
 		return meta, err
+	}
+	if q.params.At != nil {
+		return r.listPast(ctx, q, each)
 	}
 	match, version, after := Any, uint64(0), ""
 	if q.params.Continue != "" {
@@ -279,6 +293,8 @@ func (r *Reader) List(ctx context.Context, q *Query, each func(*Object) error) (
 func (s *State) Release() {
 	switch {
 	case s.live != nil:
+	case s.past != nil:
+		_ = s.past.Close()
 	case s.page != nil:
 		s.reader.pages.done(s.page)
 	default:
@@ -287,10 +303,10 @@ func (s *State) Release() {
 }
 
 // Keep makes the reader keep the state for some time, so that it can be read again by
-// its version; see [Options.PageTTL]. A state that was built from the log is not kept:
-// the log retains it for a while anyway.
+// its version; see [Options.PageTTL]. A state that was built from the log or the history
+// is not kept: it can be built again.
 func (s *State) Keep() {
-	if s.live != nil || s.page != nil || len(s.before) > 0 {
+	if s.live != nil || s.past != nil || s.page != nil || len(s.before) > 0 {
 		return
 	}
 	if s.page = s.reader.pages.keep(s.feed, s.view, s.version, s.caller); s.page != nil {
@@ -307,7 +323,7 @@ type Identity struct{ informer, generation uint64 }
 // Identity returns the identity of the state. ok is false for a state that was built for
 // one reader, which has none.
 func (s *State) Identity() (id Identity, ok bool) {
-	if s.live != nil || len(s.before) > 0 {
+	if s.live != nil || s.past != nil || len(s.before) > 0 {
 		return Identity{}, false
 	}
 	return Identity{s.feed.ID(), s.feed.Internals().Generation(s.view)}, true
@@ -318,6 +334,14 @@ func (s *State) ResourceVersion() string { return s.version }
 
 // Get returns one object, whether or not the query selects it.
 func (s *State) Get(namespace, name string) (*Object, bool) {
+	if s.past != nil {
+		v, ok, err := s.past.Get(object.Key(namespace, name))
+		if err != nil || !ok {
+			return nil, false
+		}
+		o, err := s.query.decodePast(v)
+		return o, err == nil
+	}
 	if then, changed := s.before[object.Key(namespace, name)]; changed {
 		return then, then != nil
 	}
@@ -330,6 +354,8 @@ func (s *State) List(ctx context.Context, after string, limit int64) ([]*Object,
 	switch {
 	case s.live != nil:
 		return s.live, nil
+	case s.past != nil:
+		return s.query.collectPast(ctx, s.past, after, limit)
 	case len(s.before) == 0:
 		found, err := s.query.collect(ctx, s.view, after, limit)
 		if err == nil {
@@ -350,6 +376,17 @@ func (s *State) Count(after string, limit int) int {
 	switch {
 	case s.live != nil:
 		return 0
+	case s.past != nil:
+		n := 0
+		for v, err := range s.past.All(s.query.Namespace(), after) {
+			if err != nil || n == limit && limit > 0 {
+				break
+			}
+			if namespace, _, _ := strings.Cut(v.Key, "/"); s.query.includes(namespace) {
+				n++
+			}
+		}
+		return n
 	case len(s.before) == 0:
 		return s.query.count(s.view, after, limit)
 	}

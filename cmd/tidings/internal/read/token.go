@@ -23,6 +23,10 @@ type continueToken struct {
 	Of string `json:"of,omitempty"`
 	// Live is the API server's own token, for a live list.
 	Live string `json:"live,omitempty"`
+	// At is the moment of a state of the history, and Cursor finds the state again; see
+	// [history.State.Cursor].
+	At     string `json:"at,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
 }
 
 const (
@@ -52,6 +56,11 @@ func (q *Query) liveToken(token string) string {
 		return ""
 	}
 	return continueToken{APIVersion: continueV1, Of: q.digest(), Live: token}.encode()
+}
+
+// pastToken returns the token of the page after a key, of a state of the history.
+func (q *Query) pastToken(cursor, key string) string {
+	return continueToken{APIVersion: continueV1, ResourceVersion: newest, StartKey: "/" + strings.TrimPrefix(key+"\x00", q.prefix()), Of: q.digest(), At: q.params.At.String(), Cursor: cursor}.encode()
 }
 
 func (t continueToken) encode() string {
@@ -100,10 +109,7 @@ func (q *Query) Page() (match Match, version uint64, after string, err error) {
 
 // decodeToken decodes the query's token. It fails if the token names another query.
 func (q *Query) decodeToken() (t continueToken, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(q.params.Continue)
-	if err == nil {
-		err = json.Unmarshal(raw, &t)
-	}
+	t, err = parseToken(q.params.Continue)
 	switch {
 	case err != nil:
 		return t, badToken(err.Error())
@@ -113,6 +119,14 @@ func (q *Query) decodeToken() (t continueToken, err error) {
 		return t, errStale
 	}
 	return t, nil
+}
+
+func parseToken(s string) (t continueToken, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(raw, &t)
+	}
+	return t, err
 }
 
 func badToken(why string) error {
@@ -131,6 +145,10 @@ func (q *Query) digest() string {
 	if q.within != nil {
 		within = strings.Join(q.within, ",")
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q", q.params.Cluster.Name(), q.params.Resource, q.params.Namespace, within, labels, fields))
+	past := ""
+	if q.params.At != nil {
+		past = "past" // of which moment, the token says
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q", q.params.Cluster.Name(), q.params.Resource, q.params.Namespace, within, labels, fields, past))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }

@@ -55,7 +55,7 @@ var ErrTooSlow = errors.New("too many changes since the last one that was delive
 // Changes yields the changes of the objects that the query selects. It begins with a
 // matching state, see [Reader.State]: Added for each object, then Synced. With [Exact]
 // it begins after the version, without a state; the error is an [*mirror.Error] of
-// reason Expired if the log no longer reaches back to it. The cluster need not have
+// reason Expired if neither the log nor the history reaches back to it. The cluster need not have
 // reached the version: events up to it are skipped. Version 0 begins with the next
 // event. A watch that is read too slowly ends with [ErrTooSlow]: its client may stop
 // after any event and go on at that version, and would miss what was folded into a later
@@ -85,6 +85,9 @@ func (r *Reader) Changes(ctx context.Context, q *Query, match Match, version uin
 	if w.initial {
 		w.last, w.from = 0, f.Engine().Events(w.ctx, f.FollowOptions()...)
 	} else if w.from, err = w.since(version); err != nil {
+		if s := r.exactPast(ctx, q, version); s != nil && mirror.ReasonOf(err) == mirror.Expired {
+			return w.fromPast(s), nil
+		}
 		w.stop()
 		return nil, err
 	} else {

@@ -127,10 +127,12 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 		}
 		g.reauthorize = rt.watch
 	case objects:
-		if g.query, g.params, err = query(r.WithContext(ctx), rt); err != nil {
+		if g.query, g.params, err = s.query(r.WithContext(ctx), rt); err != nil {
 			return s.discoveryError(ctx, g, err)
 		}
-		g.attributes = attributesOf(g.query)
+		if g.attributes, err = s.pastAttributes(ctx, g.query); err != nil {
+			return err
+		}
 		if g.reauthorize = g.params.watch; g.params.visible {
 			g.reauthorize = false // watchVisible reviews the namespaces itself
 			return nil
@@ -274,6 +276,21 @@ func attributesOf(q *read.Query) access.Attributes {
 		a.LabelSelector = ask.Labels.String()
 	}
 	return a
+}
+
+// pastAttributes are the attributes of a query that may read the past. The rights of now
+// govern it. But the present rights in a namespace say nothing about another namespace of
+// the same name that was deleted: that takes the right in all namespaces.
+func (s *Server) pastAttributes(ctx context.Context, q *read.Query) (access.Attributes, error) {
+	a := attributesOf(q)
+	if s.opts.Gate == nil {
+		return a, nil
+	}
+	same, err := s.reader.SameNamespace(ctx, q)
+	if err == nil && !same {
+		a.Namespace = ""
+	}
+	return a, err
 }
 
 // callerKey returns the key that a request counts against: the user or, without

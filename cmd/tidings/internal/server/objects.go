@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,16 +14,19 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
 // serveObjects answers a get, a list or a watch.
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	var err error
-	switch g := grantOf(r); g.query.Params().Verb {
-	case read.Watch:
+	switch g := grantOf(r); {
+	case g.params.changes:
+		err = s.serveChanges(w, r, g.query)
+	case g.query.Params().Verb == read.Watch:
 		err = s.serveWatch(w, r, g.query, lastEventID(r, g.params))
-	case read.Get:
+	case g.query.Params().Verb == read.Get:
 		err = s.serveGet(w, r, g.query)
 	default:
 		err = s.serveList(w, r, g.query)
@@ -33,7 +37,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 }
 
 // query parses a REST request.
-func query(r *http.Request, rt route) (*read.Query, params, error) {
+func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	p, err := parseParams(r.URL.RawQuery)
 	if err != nil {
 		return nil, p, err
@@ -43,6 +47,9 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 		resource, err = rt.cluster.ResolveGVR(r.Context(), schema.GroupVersionResource{Group: rt.group, Version: rt.version, Resource: rt.resource})
 	} else {
 		resource, err = rt.cluster.Resolve(r.Context(), rt.resource)
+	}
+	if past, kept := s.reader.PastResource(rt.cluster, rt.group, rt.version, rt.resource); mirror.ReasonOf(err) == mirror.UnknownResource && kept && (p.at != "" || p.changes) {
+		resource, err = past, nil // the cluster served it once
 	}
 	if err != nil {
 		return nil, p, err
@@ -71,6 +78,13 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 	}
 	allowed := listParams
 	switch {
+	case p.changes:
+		allowed = changesParams
+		since, until, err := parseSpan(p.since, p.until, time.Now())
+		if err != nil {
+			return nil, p, err
+		}
+		ask.At, ask.Until = &read.Moment{Time: since}, until
 	case p.watch:
 		ask.Verb, allowed = read.Watch, watchParams
 	case ask.Name != "":
@@ -79,9 +93,19 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 	if err := p.check(allowed); err != nil {
 		return nil, p, err
 	}
+	if p.at != "" {
+		at, err := read.ParseMoment(p.at, time.Now())
+		if err != nil {
+			return nil, p, err
+		}
+		ask.At = &at
+	}
 	q, err := read.NewQuery(ask)
 	if err == nil {
 		err = q.Bind(resource)
+	}
+	if err == nil && p.visible && q.Params().At != nil {
+		err = invalid(nil, "visible=true shows the present: name a namespace, or ask for all of them")
 	}
 	if err == nil && p.visible {
 		_, err = q.Within([]string{})
@@ -90,13 +114,22 @@ func query(r *http.Request, rt route) (*read.Query, params, error) {
 }
 
 func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query) error {
-	o, version, err := s.reader.Get(r.Context(), q, read.Any, 0)
+	var o *read.Object
+	var meta read.ListMeta
+	var err error
+	if q.Params().At != nil {
+		var past read.Past
+		o, past, err = s.reader.GetPast(q)
+		meta = read.ListMeta{ResourceVersion: past.ResourceVersion, Past: &past}
+	} else {
+		o, meta.ResourceVersion, err = s.reader.Get(r.Context(), q, read.Any, 0)
+	}
 	if err != nil {
 		return err
 	}
 	l := startAnswer(w)
 	o.VisitJSON(func(content []byte) { _, _ = l.Write(content) })
-	l.finish(read.ListMeta{ResourceVersion: version})
+	l.finish(meta)
 	return nil
 }
 
@@ -168,6 +201,10 @@ func startAnswer(w http.ResponseWriter) *answer {
 func (a *answer) finish(meta read.ListMeta) {
 	_, _ = a.WriteString(`,"resourceVersion":`)
 	_, _ = a.Write(quoted(meta.ResourceVersion))
+	if meta.Past != nil {
+		_, _ = a.WriteString(`,"moment":`)
+		_ = json.NewEncoder(a).Encode(momentOf(meta.Past))
+	}
 	if meta.Continue != "" {
 		_, _ = a.WriteString(`,"continue":`)
 		_, _ = a.Write(quoted(meta.Continue))

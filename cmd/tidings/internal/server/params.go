@@ -26,14 +26,19 @@ type params struct {
 	source    read.Source
 	watch     bool
 	since     string
+	until     string
+	at        string
+	changes   bool
 	visible   bool
 }
 
 // listParams, watchParams and getParams are the parameters of each verb.
 var (
-	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible"}
+	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible", "at", "changes"}
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
-	getParams   = []string{"source", "watch"}
+	getParams   = []string{"source", "watch", "at", "changes"}
+	// changesParams are those of the changes of a list or an object.
+	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until"}
 )
 
 // parseParams parses a query string. An unknown parameter is an error: a misspelt
@@ -120,8 +125,15 @@ func (p *params) set(name, value string) error {
 	case "visible":
 		p.visible, err = parseBool(name, value)
 		return err
+	case "changes":
+		p.changes, err = parseBool(name, value)
+		return err
 	case "since":
 		p.since = value
+	case "until":
+		p.until = value
+	case "at":
+		p.at = value
 	default:
 		return invalid(listParams, "there is no parameter %.80q", name)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 	"github.com/tidings-io/tidings/informer"
@@ -192,7 +194,8 @@ func serverOfEveryKind(t *testing.T) *prometheus.Registry {
 	config, stop := fakeapi.InProcess(c)
 	t.Cleanup(stop)
 	config.BearerToken = "mirror-token"
-	m, err := mirror.New(mirror.Options{})
+	o := remember(t, options{})
+	m, err := mirror.New(o.mirror)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +212,9 @@ func serverOfEveryKind(t *testing.T) *prometheus.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(m, server.Options{Gate: gate, TLS: tls})
+	log := audit.New(io.Discard, audit.Options{})
+	t.Cleanup(func() { _ = log.Close(context.Background()) })
+	s, err := server.New(m, server.Options{Gate: gate, TLS: tls, Audit: log, Reads: o.server.Reads})
 	if err != nil {
 		t.Fatal(err)
 	}

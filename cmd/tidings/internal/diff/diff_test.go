@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/cli/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 )
 
 func object(t testing.TB, text string) map[string]any {

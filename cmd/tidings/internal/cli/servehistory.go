@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+)
+
+// historyFlags are the flags of the history that a server keeps.
+type historyFlags struct {
+	dir     string
+	keep    time.Duration
+	size    string
+	secrets bool
+	thin    []string
+
+	bytes   int64
+	thinned map[string]time.Duration
+}
+
+func (h *historyFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&h.dir, "history", "", "`folder` to keep every version of what is mirrored in, so that GET …?at=-15m and ?changes=true read the past (with --demo: in memory, unless a folder is named)")
+	f.DurationVar(&h.keep, "history-for", 0, "how long versions are kept (default 168h)")
+	f.StringVar(&h.size, "history-size", "", "disk `space` for the history, such as 10Gi; the oldest versions are dropped first (default 10Gi)")
+	f.BoolVar(&h.secrets, "history-secrets", false, "keep the versions of Secrets too, if they are mirrored")
+	f.StringArrayVar(&h.thin, "history-thin", []string{"leases.coordination.k8s.io=1m", "events=1m", "events.events.k8s.io=1m"}, "`resource=time`: keep at most one version of an object of a resource in that time; repeat it for several; resource=0 keeps all")
+}
+
+func (h *historyFlags) check() error {
+	if h.keep < 0 || h.keep > 0 && h.keep < time.Hour {
+		return fmt.Errorf("--history-for %v: give an hour or more, such as 168h", h.keep)
+	}
+	if h.size != "" {
+		q, err := resource.ParseQuantity(h.size)
+		if err != nil || q.Value() < 64<<20 {
+			return fmt.Errorf("--history-size %q: give 64Mi or more, such as 10Gi", h.size)
+		}
+		h.bytes = q.Value()
+	}
+	h.thinned = map[string]time.Duration{}
+	for _, given := range h.thin {
+		name, value, ok := strings.Cut(given, "=")
+		d, err := time.ParseDuration(value)
+		if !ok || name == "" || err != nil || d < 0 {
+			return fmt.Errorf("--history-thin %q: give a resource and a time, as in leases.coordination.k8s.io=1m", given)
+		}
+		if h.thinned[name] = d; d == 0 {
+			delete(h.thinned, name)
+		}
+	}
+	return nil
+}
+
+// open opens the history, nil if none is wanted. The caller must call done in the end.
+func (h *historyFlags) open(demo bool, log *slog.Logger) (rec *history.Recording, done func() error, err error) {
+	inMemory := demo && h.dir == ""
+	if h.dir == "" && !inMemory {
+		if h.keep != 0 || h.bytes != 0 || h.secrets {
+			return nil, nil, errors.New("--history-for, --history-size and --history-secrets need a folder: --history DIR")
+		}
+		return nil, func() error { return nil }, nil
+	}
+	dir := h.dir
+	if inMemory {
+		dir = "history"
+	}
+	store, err := history.Open(dir, history.Options{For: h.keep, Size: h.bytes, InMemory: inMemory, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return history.NewRecording(store, history.RecordingOptions{Secrets: h.secrets, Thin: h.thinned}), store.Close, nil
+}

@@ -1,0 +1,237 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/fakeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// rig records the ConfigMaps of an API server in memory.
+type rig struct {
+	*testing.T
+	server *fakeapi.Cluster
+	conn   *cluster.Cluster
+	store  *history.Store
+	of     history.Resource
+	opts   history.RecordOptions
+	stop   func()
+}
+
+// inBubble runs a test whose time passes only while all goroutines wait.
+func inBubble(t *testing.T, test func(*rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, server: fakeapi.New(fakeapi.Options{}), of: history.Resource{Cluster: "test", ClusterUID: "1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}}
+		config, stop := fakeapi.InProcess(r.server)
+		defer stop()
+		var err error
+		r.conn, err = cluster.New("test", config)
+		r.must(err)
+		defer r.conn.Close()
+		r.store, err = history.Open("history", history.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
+		r.must(err)
+		defer func() { r.must(r.store.Close()) }()
+		test(r)
+		if r.stop != nil {
+			r.stop()
+		}
+	})
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// start starts an informer and records it until r.stop is called.
+func (r *rig) start() {
+	r.Helper()
+	inf, err := informer.New[*codec.Raw](r.conn, informer.Resource("configmaps"), informer.Compact(), informer.Logger(slog.New(slog.DiscardHandler)))
+	r.must(err)
+	r.opts.Current = func() bool { return inf.Status().Phase == informer.Watching }
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.store.Record(ctx, r.of, inf.Events(ctx, informer.Bookmarks()), r.opts) }()
+	r.must(inf.Start(ctx))
+	synctest.Wait()
+	r.stop = func() {
+		r.Helper()
+		r.stop = nil
+		cancel()
+		r.must(<-done)
+		r.must(inf.Stop(context.Background()))
+	}
+}
+
+func (r *rig) set(name, value string) {
+	r.Helper()
+	_, err := r.server.Put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: time.Now()}, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}},
+		}},
+		Data: map[string]string{"value": value},
+	})
+	r.must(err)
+	synctest.Wait()
+}
+
+// at describes the state at a time: name=value …
+func (r *rig) at(at time.Time) (objects string, gap *history.Gap) {
+	r.Helper()
+	state, err := r.store.Find(r.of).At(at)
+	r.must(err)
+	defer state.Close()
+	var out []string
+	for v, err := range state.All("default", "") {
+		r.must(err)
+		_, rest, _ := strings.Cut(string(v.Object), `"value":"`)
+		value, _, _ := strings.Cut(rest, `"`)
+		out = append(out, strings.TrimPrefix(v.Key, "default/")+"="+value)
+		if strings.Contains(string(v.Object), "managedFields") {
+			r.Errorf("%s has managedFields: %s", v.Key, v.Object)
+		}
+	}
+	return strings.Join(out, " "), state.Gap
+}
+
+func (r *rig) wantAt(at time.Time, want, gap string) {
+	r.Helper()
+	got, in := r.at(at)
+	if got != want {
+		r.Errorf("at %s there is %q, not %q", at, got, want)
+	}
+	if (in == nil) != (gap == "") || in != nil && !strings.Contains(in.Reason, gap) {
+		r.Errorf("at %s the gap is %+v, not %q", at, in, gap)
+	}
+}
+
+func TestEachMomentOfAnInformerIsRecorded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.set("a", "1")
+		r.start()
+		begin := time.Now()
+		time.Sleep(time.Second)
+		r.set("b", "1")
+		r.set("a", "2")
+		second := time.Now()
+		time.Sleep(time.Second)
+		r.must(r.server.Delete(configMaps, "default", "a"))
+		synctest.Wait()
+		third := time.Now()
+		time.Sleep(time.Second)
+
+		r.wantAt(begin, "a=1", "")
+		r.wantAt(second.Add(-1), "a=1", "")
+		r.wantAt(second, "a=2 b=1", "")
+		r.wantAt(third, "b=1", "")
+		r.wantAt(time.Now(), "b=1", "")
+		if _, err := r.store.Find(r.of).At(begin.Add(-1)); !errors.As(err, new(*history.BeginError)) {
+			t.Errorf("the time before the history can be read: %v", err)
+		}
+
+		changes, more, err := r.store.Find(r.of).Timeline(t.Context(), "default/a", begin, time.Now(), 10)
+		r.must(err)
+		var got []string
+		for _, c := range changes {
+			got = append(got, fmt.Sprint(c.Type, " ", c.Time.Sub(begin), " ", string(c.Writers)))
+		}
+		if want := `[MODIFIED 1s [{"manager":"kubectl","operation":"Update","time":"` + second.UTC().Format(time.RFC3339) + `"}] DELETED 2s ]`; more || fmt.Sprint(got) != want {
+			t.Errorf("the timeline is\n%s, not\n%s", got, want)
+		}
+	})
+}
+
+// What happens while nothing is recorded is found by the next list, and the time between
+// is a gap.
+func TestAStopIsAGap(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.set("a", "1")
+		r.set("b", "1")
+		r.set("c", "1")
+		r.start()
+		time.Sleep(time.Minute)
+		r.stop()
+		stopped := time.Now()
+		time.Sleep(time.Second)
+		r.wantAt(time.Now(), "a=1 b=1 c=1", "nothing has been recorded since")
+		r.set("a", "2")
+		r.must(r.server.Delete(configMaps, "default", "b"))
+		r.set("d", "1")
+		time.Sleep(time.Minute)
+		r.start()
+		again := time.Now()
+		r.wantAt(stopped, "a=1 b=1 c=1", "")
+		r.wantAt(again.Add(-time.Second), "a=1 b=1 c=1", "was stopped")
+		r.wantAt(again, "a=2 c=1 d=1", "")
+		gaps := r.store.Find(r.of).Gaps(time.Time{}, time.Now().Add(time.Hour))
+		if len(gaps) != 1 || gaps[0].From.Before(stopped.Add(-seen)) || gaps[0].From.After(stopped) || !gaps[0].To.Equal(again) {
+			t.Errorf("the gaps are %+v, not one from %s to %s", gaps, stopped, again)
+		}
+		if n := r.store.Find(r.of).Stats().Versions; n != 3+3 {
+			t.Errorf("%d versions were written; an object that did not change is not written again", n)
+		}
+	})
+}
+
+const seen = 10 * time.Second
+
+// A relist may hide changes.
+func TestARelistIsAGap(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.set("a", "1")
+		r.set("b", "1")
+		r.start()
+		time.Sleep(time.Minute)
+		r.server.SetDown(true)
+		r.server.CloseWatches(configMaps)
+		before := time.Now()
+		time.Sleep(10 * time.Second)
+		r.set("a", "2")
+		r.set("a", "3")
+		r.must(r.server.Delete(configMaps, "default", "b"))
+		r.server.Compact()
+		r.server.SetDown(false)
+		time.Sleep(2 * time.Minute)
+		r.wantAt(before, "a=1 b=1", "")
+		r.wantAt(before.Add(5*time.Second), "a=1 b=1", "listed again")
+		r.wantAt(time.Now(), "a=3", "")
+	})
+}
+
+// Of an object that changes all the time, only some versions are kept, and always the
+// last one.
+func TestThinning(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.opts.Thin = time.Minute
+		r.start()
+		for i := range 100 {
+			r.set("a", fmt.Sprint(i))
+			time.Sleep(time.Second)
+		}
+		if n := r.store.Find(r.of).Stats().Versions; n > 4 {
+			t.Errorf("%d versions were written, not one a minute", n)
+		}
+		time.Sleep(2 * time.Minute)
+		r.wantAt(time.Now(), "a=99", "")
+	})
+}

@@ -1,0 +1,271 @@
+package history
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// format is the version of the folder's layout. A newer one is refused.
+const format = 1
+
+// Options configure a [Store].
+type Options struct {
+	// For is how long versions are kept. 0 means 7 days.
+	For time.Duration
+	// Size is the disk space that the store may take, in bytes. If it takes more, the
+	// oldest windows are dropped, whatever For says. 0 means 10 GiB.
+	Size int64
+	// InMemory keeps the store in memory instead of in a folder.
+	InMemory bool
+	// ReadOnly opens a folder that no process writes, for reading.
+	ReadOnly bool
+	// Logger logs what goes wrong in the background. nil means slog.Default().
+	Logger *slog.Logger
+
+	// For tests.
+	fs           vfs.FS
+	leastChanges int
+}
+
+// Store is the history of one or more clusters in a folder. Its methods are safe for
+// concurrent use.
+type Store struct {
+	opts Options
+	dir  string
+	log  *slog.Logger
+	db   *pebble.DB
+
+	mu     sync.Mutex
+	series map[uint32]*Series
+	closed bool
+
+	stop     chan struct{}
+	stopOnce sync.Once
+	running  sync.WaitGroup // the retention and the checkpoints in progress
+}
+
+// Open opens the store in a folder, which is created if necessary. Only one process can
+// have it open, unless it opens it with [Options.ReadOnly] and no other writes.
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.For <= 0 {
+		opts.For = 7 * 24 * time.Hour
+	}
+	if opts.Size <= 0 {
+		opts.Size = 10 << 30
+	}
+	if opts.leastChanges == 0 {
+		opts.leastChanges = leastChanges
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	s := &Store{opts: opts, dir: dir, log: opts.Logger.With("history", dir), series: map[uint32]*Series{}, stop: make(chan struct{})}
+	var err error
+	if s.db, err = pebble.Open(dir, s.pebbleOptions()); err != nil {
+		return nil, openError(dir, err)
+	}
+	if err = s.load(); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	if !opts.ReadOnly {
+		s.running.Go(s.retain)
+	}
+	return s, nil
+}
+
+func (s *Store) pebbleOptions() *pebble.Options {
+	o := &pebble.Options{
+		FS:                    vfs.Default,
+		FormatMajorVersion:    pebble.FormatNewest,
+		Logger:                pebbleLog{s.log},
+		MemTableSize:          16 << 20,
+		CacheSize:             32 << 20,
+		L0CompactionThreshold: 2,
+		L0StopWritesThreshold: 1000,
+		ReadOnly:              s.opts.ReadOnly,
+		ErrorIfNotExists:      s.opts.ReadOnly,
+		// The folder of a cluster of months may have thousands of files.
+		MaxOpenFiles: 500,
+	}
+	switch {
+	case s.opts.fs != nil:
+		o.FS = s.opts.fs
+	case s.opts.InMemory:
+		o.FS = vfs.NewMem()
+	}
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = 64 << 10
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionGood })
+	return o
+}
+
+// pebbleLog passes on what Pebble reports as an error, and nothing else.
+type pebbleLog struct{ log *slog.Logger }
+
+func (l pebbleLog) Infof(string, ...any) {}
+func (l pebbleLog) Errorf(format string, args ...any) {
+	l.log.Error("the storage engine reports an error", "err", fmt.Sprintf(format, args...))
+}
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	panic("history: the storage engine cannot go on: " + fmt.Sprintf(format, args...))
+}
+
+// openError says what to do about an error of Open.
+func openError(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EACCES) && isLock(err):
+		return fmt.Errorf("open the history in %s: another process has it open; give each server a folder of its own: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("open the history in %s: the folder cannot be written; choose another or change its owner: %w", dir, err)
+	case errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open the history in %s: there is none in this folder: %w", dir, err)
+	}
+	return fmt.Errorf("open the history in %s: %w", dir, err)
+}
+
+func isLock(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && path.Op == "lock"
+}
+
+// load reads the format and the series.
+func (s *Store) load() error {
+	found, err := s.get(formatKey())
+	switch {
+	case err != nil:
+		return fmt.Errorf("open the history in %s: %w", s.dir, err)
+	case found == nil && s.opts.ReadOnly:
+		return fmt.Errorf("open the history in %s: there is none in this folder", s.dir)
+	case found == nil:
+		if err := s.db.Set(formatKey(), []byte{format}, pebble.Sync); err != nil {
+			return fmt.Errorf("begin a history in %s: %w", s.dir, err)
+		}
+	case len(found) != 1 || found[0] > format:
+		return fmt.Errorf("open the history in %s: it was written by a newer version of tidings (format %d, this one reads up to %d): use that version, or another folder", s.dir, found[0], format)
+	}
+	return s.scan([]byte{kindSeries}, func(key, value []byte) error {
+		r := &Series{store: s, id: binary.BigEndian.Uint32(key[1:])}
+		if err := json.Unmarshal(value, &r.Of); err != nil {
+			return fmt.Errorf("open the history in %s: series %d: %w", s.dir, r.id, err)
+		}
+		if err := r.load(); err != nil {
+			return fmt.Errorf("open the history in %s: %s: %w", s.dir, r.Of, err)
+		}
+		s.series[r.id] = r
+		return nil
+	})
+}
+
+// Close ends the store. Writers and states must have been closed.
+func (s *Store) Close() error {
+	s.stopOnce.Do(func() { close(s.stop) })
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close the history in %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// Find returns the newest series of a resource of a cluster in all namespaces or, if
+// there is none, in one. clusterUID may be empty, for a cluster that cannot be asked.
+func (s *Store) Find(r Resource) *Series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *Series
+	for _, x := range s.series {
+		o := x.Of
+		if o.Cluster != r.Cluster || o.Group != r.Group || o.Resource != r.Resource || o.Namespace != r.Namespace || r.ClusterUID != "" && o.ClusterUID != r.ClusterUID {
+			continue
+		}
+		if found == nil || x.id > found.id {
+			found = x
+		}
+	}
+	return found
+}
+
+// All lists the series, by cluster, group, resource and age.
+func (s *Store) All() []*Series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*Series
+	for _, x := range s.series {
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b *Series) int { return a.Of.compare(b.Of, a.id, b.id) })
+	return all
+}
+
+// open returns the series of exactly this resource, and begins it if there is none.
+func (s *Store) open(r Resource) (*Series, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := uint32(1)
+	for id, x := range s.series {
+		if x.Of == r {
+			return x, nil
+		}
+		next = max(next, id+1)
+	}
+	x := &Series{store: s, id: next, Of: r, next: 1}
+	value, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.db.Set(seriesKey(next), value, pebble.Sync); err != nil {
+		return nil, fmt.Errorf("begin the history of %s: %w", r, err)
+	}
+	s.series[next] = x
+	return x, nil
+}
+
+// get returns a copy of a value, nil if there is none.
+func (s *Store) get(key []byte) ([]byte, error) {
+	value, closer, err := s.db.Get(key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	defer closer.Close()
+	return append([]byte{}, value...), nil
+}
+
+// scan calls each for the keys that begin with prefix, in order. Key and value are only
+// valid during the call.
+func (s *Store) scan(prefix []byte, each func(key, value []byte) error) error {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	return it.Close()
+}
+
+// DiskUsage is the disk space that the store takes, in bytes.
+func (s *Store) DiskUsage() uint64 { return s.db.Metrics().DiskSpaceUsage() }

@@ -1,0 +1,88 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+)
+
+// Writer entries say who changed an object: the entries of managedFields, without the
+// fields.
+type managerEntry struct {
+	Manager     string `json:"manager"`
+	Operation   string `json:"operation,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	Time        string `json:"time,omitempty"`
+}
+
+// withoutManagedFields returns an object's JSON without metadata.managedFields, and the
+// entries in which it differs from an earlier version, as JSON. before may be nil; then
+// the entries are the newest ones. The result does not refer to o.
+func withoutManagedFields(o, before []byte) (object, writers []byte) {
+	now, from, to := managedFields(o)
+	if from < 0 {
+		return bytes.Clone(o), nil
+	}
+	object = append(append(make([]byte, 0, len(o)-(to-from)), o[:from]...), o[to:]...)
+	known := map[string]bool{}
+	if before != nil {
+		was, _, _ := managedFields(before)
+		was.ForEach(func(_, entry gjson.Result) bool {
+			known[entry.Raw] = true
+			return true
+		})
+	}
+	var changed []managerEntry
+	newest := ""
+	now.ForEach(func(_, entry gjson.Result) bool {
+		e := managerEntry{entry.Get("manager").String(), entry.Get("operation").String(), entry.Get("subresource").String(), entry.Get("time").String()}
+		switch {
+		case known[entry.Raw]:
+		case before == nil && e.Time > newest:
+			changed, newest = []managerEntry{e}, e.Time
+		case before != nil || e.Time == newest:
+			changed = append(changed, e)
+		}
+		return true
+	})
+	if len(changed) == 0 {
+		return object, nil
+	}
+	writers, _ = json.Marshal(changed) // of strings: cannot fail
+	return object, writers
+}
+
+// managedFields returns the value of metadata.managedFields, and where the member begins
+// and ends, with one of the commas around it; -1 if there is none.
+func managedFields(o []byte) (value gjson.Result, from, to int) {
+	from = -1
+	metadata := gjson.GetBytes(o, "metadata")
+	if metadata.Index == 0 {
+		return value, from, to
+	}
+	metadata.ForEach(func(key, v gjson.Result) bool {
+		if key.Str != "managedFields" {
+			return true
+		}
+		value, from, to = v, metadata.Index+key.Index, metadata.Index+v.Index+len(v.Raw)
+		return false
+	})
+	if from < 0 {
+		return value, from, to
+	}
+	if key := []byte(`"managedFields"`); !bytes.HasPrefix(o[from:], key) { // indexes are relative to another text
+		from = bytes.Index(o, key)
+		to = bytes.Index(o, []byte(value.Raw)) + len(value.Raw)
+		if from < 0 || to <= from {
+			return value, -1, 0
+		}
+	}
+	switch {
+	case to < len(o) && o[to] == ',':
+		to++
+	case from > 0 && o[from-1] == ',':
+		from--
+	}
+	return value, from, to
+}

@@ -1,0 +1,437 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/internal/codec"
+)
+
+// Moment is a moment in the past: a time or, if that is zero, a resourceVersion.
+type Moment struct {
+	Time    time.Time
+	Version uint64
+}
+
+func (m Moment) String() string {
+	if m.Time.IsZero() {
+		return decimal(m.Version)
+	}
+	return m.Time.UTC().Format(time.RFC3339Nano)
+}
+
+// ParseMoment parses a moment: a time as in RFC 3339, a duration before now such as
+// "-15m", or a resourceVersion. A moment that has not come yet is an error.
+func ParseMoment(s string, now time.Time) (Moment, error) {
+	if ago, err := time.ParseDuration(s); err == nil && s != "0" {
+		if ago > 0 {
+			return Moment{}, mirror.Invalidf("%.80q is in the future: a moment in the past begins with a minus, as in -15m", s)
+		}
+		return Moment{Time: now.Add(ago)}, nil
+	}
+	m, err := parseMoment(s)
+	switch {
+	case err != nil:
+		return m, mirror.Invalidf("%.80q is not a moment: give a time such as %s, a duration before now such as -15m, or a resourceVersion", s, now.UTC().Truncate(time.Second).Format(time.RFC3339))
+	case m.Time.After(now):
+		return m, mirror.Invalidf("%.80q is in the future: it is %s", s, now.UTC().Truncate(time.Second).Format(time.RFC3339))
+	}
+	return m, nil
+}
+
+// parseMoment parses what [Moment.String] returns.
+func parseMoment(s string) (Moment, error) {
+	if v, err := strconv.ParseUint(s, 10, 64); err == nil && v > 0 {
+		return Moment{Version: v}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, s)
+	return Moment{Time: at}, err
+}
+
+// Past says which moment an answer shows.
+type Past struct {
+	// Time and ResourceVersion of the newest change that the answer includes.
+	Time            time.Time
+	ResourceVersion string
+	// Gap, if not nil, is a time without a record that the moment lies in. The answer
+	// shows the state before it.
+	Gap *history.Gap
+	// Thinned, if not 0, is the time within which at most one version of an object is
+	// kept: an object may have had other versions at the moment.
+	Thinned time.Duration
+}
+
+// series returns the history of a query's resource.
+func (r *Reader) series(q *Query) (*history.Series, error) {
+	if r.opts.History == nil {
+		return nil, mirror.Invalidf("this server keeps no history: start it with --history")
+	}
+	if !r.opts.History.Records(q.resource) {
+		return nil, &mirror.Error{Reason: mirror.Withheld, Message: fmt.Sprintf("no history of %s is kept: start the server with --history-secrets", q)}
+	}
+	if found := r.opts.History.Series(q.params.Cluster, q.resource, q.params.Namespace); found != nil {
+		return found, nil
+	}
+	return nil, &mirror.Error{Reason: mirror.Expired, Message: fmt.Sprintf("there is no history of %s: it begins when the resource is first read, or when the server starts for those that --resource names", q)}
+}
+
+// pastState returns the state of the query's moment. It must be closed.
+func (r *Reader) pastState(q *Query) (*history.State, Past, error) {
+	series, err := r.series(q)
+	if err != nil {
+		return nil, Past{}, err
+	}
+	var s *history.State
+	if at := q.params.At; at.Time.IsZero() {
+		s, err = series.AtVersion(at.Version)
+	} else {
+		when := at.Time
+		if begin := series.Begin(); !q.params.Until.IsZero() && when.Before(begin) {
+			when = begin // of the changes since before the history began, there are those since then
+		}
+		s, err = series.At(when)
+	}
+	if err != nil {
+		return nil, Past{}, pastError(q, err)
+	}
+	return s, Past{Time: s.Time, ResourceVersion: decimal(s.ResourceVersion), Gap: s.Gap, Thinned: r.opts.History.Thinned(q.resource)}, nil
+}
+
+// pageSlack is how much later a change may be recorded than it arrived. A state of the
+// last moments may therefore be followed by changes of an earlier time.
+const pageSlack = time.Minute
+
+// pastPage returns the state that the query's token names, given the present state of its
+// moment, which it closes if it returns another one. The two differ only by what was recorded late: the caller may
+// read that moment, and no earlier one that a forged token could name.
+func (r *Reader) pastPage(q *Query, now *history.State) (*history.State, error) {
+	t, err := q.decodeToken()
+	if err != nil || t.Cursor == now.Cursor() {
+		return now, err
+	}
+	page, err := now.Earlier(t.Cursor, pageSlack)
+	switch {
+	case err != nil:
+		return now, err
+	case page == nil:
+		return now, errStale
+	}
+	return page, now.Close()
+}
+
+func pastError(q *Query, err error) error {
+	if begin := (*history.BeginError)(nil); errors.As(err, &begin) {
+		return &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}
+	}
+	if future := (*history.FutureError)(nil); errors.As(err, &future) {
+		return &mirror.Error{Reason: mirror.Invalid, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}
+	}
+	return err
+}
+
+// GetPast returns an object at the query's moment.
+func (r *Reader) GetPast(q *Query) (*Object, Past, error) {
+	s, past, err := r.pastState(q)
+	if err != nil {
+		return nil, past, err
+	}
+	defer s.Close()
+	v, ok, err := s.Get(keyOf(q.params.Namespace, q.params.Name))
+	if err == nil && !ok {
+		err = q.notFound()
+	}
+	if err != nil {
+		return nil, past, err
+	}
+	o, err := q.decodePast(v)
+	return o, past, err
+}
+
+// listPast calls each for the objects of a list at the query's moment, or of a page of it.
+// It has one object in memory at a time.
+func (r *Reader) listPast(ctx context.Context, q *Query, each func(*Object) error) (ListMeta, error) {
+	s, past, err := r.pastState(q)
+	if err != nil {
+		return ListMeta{}, err
+	}
+	defer func() { _ = s.Close() }()
+	meta := ListMeta{ResourceVersion: past.ResourceVersion, Remaining: -1, Past: &past}
+	from := ""
+	if q.params.Continue != "" {
+		if _, _, from, err = q.Page(); err == nil {
+			s, err = r.pastPage(q, s)
+		}
+		if err != nil {
+			return meta, err
+		}
+	}
+	if q.invalidNamespace() {
+		return meta, nil
+	}
+	n, last := int64(0), ""
+	err = q.eachPast(ctx, s, from, func(key string, o *Object) error {
+		if n++; q.params.Limit > 0 && n > q.params.Limit {
+			meta.Continue = q.pastToken(s.Cursor(), last)
+			return errStopped
+		}
+		last = key
+		return each(o)
+	})
+	if err == errStopped {
+		err = nil
+	}
+	return meta, err
+}
+
+// eachPast calls each for the selected objects of a state whose keys are after a key.
+func (q *Query) eachPast(ctx context.Context, s *history.State, after string, each func(key string, o *Object) error) error {
+	var seen selectorCache
+	visited := 0
+	for v, err := range s.All(q.Namespace(), after) {
+		if err != nil {
+			return err
+		}
+		if visited++; visited%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o, err := q.decodePast(v)
+		if err != nil {
+			return err
+		}
+		if q.matches(o, &seen) {
+			if err := each(v.Key, o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// collectPast returns the selected objects of a state whose keys are after a key, at most
+// limit of them if limit is not 0.
+func (q *Query) collectPast(ctx context.Context, s *history.State, after string, limit int64) (found []*Object, err error) {
+	err = q.eachPast(ctx, s, after, func(_ string, o *Object) error {
+		if found = append(found, o); limit > 0 && int64(len(found)) == limit {
+			return errStopped
+		}
+		return nil
+	})
+	if err == errStopped {
+		err = nil
+	}
+	return found, err
+}
+
+// exactPast returns the state at a version from the history, nil if it does not have that
+// very state: it lies in a gap, versions were thinned, or the namespace that the query is
+// limited to may have been another one then.
+func (r *Reader) exactPast(ctx context.Context, q *Query, version uint64) *history.State {
+	if r.opts.History == nil || r.opts.History.Thinned(q.resource) != 0 {
+		return nil
+	}
+	series := r.opts.History.Series(q.params.Cluster, q.resource, q.params.Namespace)
+	if series == nil {
+		return nil
+	}
+	s, err := series.AtVersion(version)
+	if err != nil {
+		return nil
+	}
+	if s.Gap == nil && q.Namespace() != "" {
+		now, err := history.Namespace(ctx, q.params.Cluster, q.Namespace())
+		if err == nil && now != nil && !now.CreationTimestamp.After(s.Time) {
+			return s
+		}
+	} else if s.Gap == nil {
+		return s
+	}
+	_ = s.Close()
+	return nil
+}
+
+// decodePast returns a version as an object.
+func (q *Query) decodePast(v history.Version) (*Object, error) {
+	objects, err := codec.For[*codec.Raw](q.resource.GVK(), codec.Options{})
+	if err != nil {
+		return nil, err
+	}
+	o, err := objects.Decode(codec.JSON, v.Object)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of the history of %s: %w", v.Key, q, err)
+	}
+	return o, nil
+}
+
+func keyOf(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// SameNamespace reports whether the namespace that the query is limited to is the one of
+// the same name at the query's moment. If it is not, because it was deleted and perhaps
+// created again since, then the rights in the present namespace say nothing about the past
+// one. A query that is limited to no namespace has the same one.
+func (r *Reader) SameNamespace(ctx context.Context, q *Query) (bool, error) {
+	if q.params.At == nil || q.params.Namespace == "" {
+		return true, nil
+	}
+	s, past, err := r.pastState(q)
+	if err != nil {
+		return false, err
+	}
+	_ = s.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Wait, errTimeout)
+	defer cancel()
+	now, err := history.Namespace(ctx, q.params.Cluster, q.params.Namespace)
+	switch {
+	case apierrors.IsForbidden(err):
+		return false, nil // it is not known
+	case err != nil:
+		return false, q.params.Cluster.Upstream("", err)
+	case now == nil:
+		return false, nil
+	}
+	at := q.params.At.Time
+	if at.IsZero() {
+		at = past.Time
+	}
+	return !now.CreationTimestamp.After(at.Add(-pageSlack)), nil
+}
+
+// PastResource returns the resource of a cluster whose history is kept although the
+// cluster does not serve it any more.
+func (r *Reader) PastResource(c *mirror.Cluster, group, version, name string) (cluster.Resource, bool) {
+	if r.opts.History == nil {
+		return cluster.Resource{}, false
+	}
+	return r.opts.History.Resource(c, group, version, name)
+}
+
+// PastChange is a change of an object that a query selects.
+type PastChange struct {
+	// Type is Added if the object appeared or began to match, Deleted if it was deleted
+	// or no longer matched, and else Modified.
+	Type            EventType
+	Time            time.Time // of its arrival at the mirror
+	Object          *Object   // for Deleted, its last state
+	Before          *Object   // the state before; nil if there was none, or it is not kept
+	ResourceVersion string
+	// Writers are the entries of managedFields that changed, as JSON, without fields.
+	Writers []byte
+	// Relist says that a list found the change, some time after it happened.
+	Relist bool
+}
+
+// PastMeta is the metadata of changes.
+type PastMeta struct {
+	ResourceVersion string        // of the last change
+	Continue        string        // the token of the next page, empty on the last one
+	Gaps            []history.Gap // that end after the first and begin before the last change of the page
+	Thinned         time.Duration // see [Past]
+}
+
+// maxChanges is the number of changes on a page.
+const maxChanges = 500
+
+// ChangesBetween returns the changes of the objects that the query selects between its
+// times, oldest first, a page at a time.
+func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChange, meta PastMeta, err error) {
+	begin, _, err := r.pastState(q)
+	if err != nil {
+		return nil, meta, err
+	}
+	defer begin.Close()
+	from := begin.Cursor()
+	if q.params.Continue != "" {
+		t, err := q.decodeToken()
+		if err != nil {
+			return nil, meta, err
+		}
+		from = t.Cursor
+	}
+	limit := int(min(q.params.Limit, maxChanges))
+	if limit <= 0 {
+		limit = maxChanges
+	}
+	log := begin.ChangesAfter(from, q.selectsKey)
+	if log == nil {
+		return nil, meta, errStale
+	}
+	meta.Thinned = r.opts.History.Thinned(q.resource)
+	first, last := q.params.At.Time, q.params.Until
+	var seen selectorCache
+	cursor := ""
+	for c, err := range log.Read(ctx, q.params.Until) {
+		if err != nil {
+			return nil, meta, err
+		}
+		out, selected, err := q.pastChange(c, &seen)
+		if err != nil {
+			return nil, meta, err
+		}
+		if !selected {
+			continue
+		}
+		if len(found) == limit {
+			last, meta.Continue = found[limit-1].Time, q.pastToken(cursor, "")
+			break
+		}
+		found = append(found, out)
+		meta.ResourceVersion = out.ResourceVersion
+		cursor = log.Cursor()
+	}
+	meta.Gaps = log.Gaps(first, last)
+	return found, meta, nil
+}
+
+// selectsKey reports whether the query may select an object, by its key alone.
+func (q *Query) selectsKey(key string) bool {
+	namespace, name, namespaced := strings.Cut(key, "/")
+	if !namespaced {
+		namespace, name = "", namespace
+	}
+	return (q.params.Namespace == "" || namespace == q.params.Namespace) && q.includes(namespace) && (q.params.Name == "" || name == q.params.Name)
+}
+
+// pastChange returns a change as the query sees it.
+func (q *Query) pastChange(c history.Change, seen *selectorCache) (out PastChange, selected bool, err error) {
+	out = PastChange{Time: c.Time, ResourceVersion: decimal(c.ResourceVersion), Writers: c.Writers, Relist: c.Relist}
+	if out.Object, err = q.decodePast(c.Version); err != nil {
+		return out, false, err
+	}
+	if c.Before != nil {
+		if out.Before, err = q.decodePast(*c.Before); err != nil {
+			return out, false, err
+		}
+	}
+	is := q.selects(out.Object, seen)
+	was := out.Before != nil && q.selects(out.Before, seen)
+	switch {
+	case c.Type == history.Deleted:
+		out.Type = Deleted
+		return out, is, nil
+	case is && was:
+		out.Type = Modified
+	case is:
+		out.Type = Added
+	default:
+		out.Type = Deleted
+	}
+	return out, is || was, nil
+}
+
+// selects is matches for a query of one object, too.
+func (q *Query) selects(o *Object, seen *selectorCache) bool {
+	return q.params.Verb == Get || q.matches(o, seen)
+}

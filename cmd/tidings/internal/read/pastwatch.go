@@ -1,0 +1,83 @@
+package read
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+)
+
+// fromPast begins the watch after a state of the history, which it closes, and goes on
+// with the log of the informer once that reaches back to what was read. The events are
+// those that the API server would have sent. The watch ends with an error of reason
+// Expired where changes may be missing.
+func (w *watch) fromPast(s *history.State) Events {
+	context.AfterFunc(w.ctx, func() { _ = s.Close() }) // also if the loop never runs
+	return func(yield func(Event, error) bool) {
+		log := s.ChangesAfter(s.Cursor(), func(string) bool { return true })
+		version := s.ResourceVersion
+		var seen selectorCache
+		for {
+			for c, err := range log.Read(w.ctx, time.Time{}) {
+				var e Event
+				if err == nil && c.Relist {
+					err = &mirror.Error{Reason: mirror.Expired, Message: "changes were missed at resourceVersion " + decimal(version) + ": list again"}
+				}
+				if err == nil {
+					version = c.SeriesVersion
+					e, err = w.query.pastEvent(c, &seen)
+				}
+				if err != nil {
+					w.stop()
+					yield(Event{}, err)
+					return
+				}
+				if !yield(e, nil) {
+					w.stop()
+					return
+				}
+			}
+			from, err := w.since(version)
+			if err == nil {
+				w.from, w.last, w.at.version = from, version, decimal(version)
+				w.run(yield)
+				return
+			}
+			if mirror.ReasonOf(err) != mirror.Expired {
+				w.stop()
+				yield(Event{}, err)
+				return
+			}
+			// The history is further behind than the log reaches back.
+			select {
+			case <-time.After(pastPause):
+			case <-w.ctx.Done():
+				w.stop()
+				yield(Event{}, context.Cause(w.ctx))
+				return
+			}
+		}
+	}
+}
+
+// pastPause is how long a watch waits for the history to go on.
+const pastPause = 100 * time.Millisecond
+
+// pastEvent returns a change as a watch of the query delivers it.
+func (q *Query) pastEvent(c history.Change, seen *selectorCache) (Event, error) {
+	at := decimal(c.SeriesVersion)
+	out := Event{Type: Bookmark, ResourceVersion: at, ResumePoint: at}
+	if !q.selectsKey(c.Key) {
+		return out, nil
+	}
+	change, selected, err := q.pastChange(c, seen)
+	if err != nil || !selected {
+		return out, err
+	}
+	out.Type, out.Object = change.Type, change.Object
+	if change.Type == Deleted && c.Type != history.Deleted { // it no longer matches
+		out.Object, out.As = change.Before, decimal(c.ResourceVersion)
+	}
+	return out, nil
+}

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
+)
+
+// moment says which moment an answer shows.
+type moment struct {
+	Time            time.Time `json:"time"`
+	ResourceVersion string    `json:"resourceVersion"`
+	Gap             *gap      `json:"gap,omitempty"`
+	Thinned         string    `json:"thinned,omitempty"`
+}
+
+// gap is a time without a record.
+type gap struct {
+	From   time.Time  `json:"from"`
+	To     *time.Time `json:"to,omitempty"` // nil: until now
+	Reason string     `json:"reason"`
+}
+
+func momentOf(p *read.Past) moment {
+	m := moment{Time: p.Time, ResourceVersion: p.ResourceVersion, Thinned: thinnedText(p.Thinned)}
+	if p.Gap != nil {
+		m.Gap = gapOf(*p.Gap)
+	}
+	return m
+}
+
+func gapOf(g history.Gap) *gap {
+	out := &gap{From: g.From, Reason: g.Reason}
+	if !g.To.IsZero() {
+		out.To = &g.To
+	}
+	return out
+}
+
+func thinnedText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return "at most one version of an object in " + d.String() + " is kept"
+}
+
+// defaultSpan is how far back changes are listed if since is not given.
+const defaultSpan = time.Hour
+
+// parseSpan parses the times between which changes are listed.
+func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	from, to = now.Add(-defaultSpan), now
+	parse := func(name, value string, into *time.Time) {
+		if value == "" || err != nil {
+			return
+		}
+		var m read.Moment
+		if m, err = read.ParseMoment(value, now); err == nil && m.Time.IsZero() {
+			err = invalid(nil, "%s: %.80q is a resourceVersion: give a time, or a duration before now such as -15m", name, value)
+		}
+		*into = m.Time
+	}
+	parse("since", since, &from)
+	parse("until", until, &to)
+	if err == nil && to.Before(from) {
+		err = invalid(nil, "until is before since")
+	}
+	return from, to, err
+}
+
+// change is one change of an object.
+type change struct {
+	Type            string          `json:"type"`
+	Time            time.Time       `json:"time"`
+	Namespace       string          `json:"namespace,omitempty"`
+	Name            string          `json:"name"`
+	UID             string          `json:"uid"`
+	ResourceVersion string          `json:"resourceVersion"`
+	Writers         json.RawMessage `json:"writers,omitempty"`
+	Relist          bool            `json:"relist,omitempty"`
+	Fields          []field         `json:"fields,omitempty"`
+	Object          json.RawMessage `json:"object,omitempty"`
+}
+
+// field is what happened to a field.
+type field struct {
+	Op   diff.Op `json:"op"`
+	Path string  `json:"path"`
+	Old  any     `json:"old,omitempty"`
+	New  any     `json:"new,omitempty"`
+}
+
+// serveChanges answers with the changes of an object or of a selection.
+func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Query) error {
+	changes, meta, err := s.reader.ChangesBetween(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	l := startAnswer(w)
+	_ = l.WriteByte('[')
+	encoder := json.NewEncoder(l)
+	encoder.SetEscapeHTML(false)
+	for i, c := range changes {
+		if i > 0 {
+			_ = l.WriteByte(',')
+		}
+		if err := encoder.Encode(changeOf(c)); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	_ = l.WriteByte(']')
+	gaps := []*gap{}
+	for _, g := range meta.Gaps {
+		gaps = append(gaps, gapOf(g))
+	}
+	_, _ = l.WriteString(`,"gaps":`)
+	_ = encoder.Encode(gaps)
+	if meta.Thinned != 0 {
+		_, _ = l.WriteString(`,"thinned":`)
+		_, _ = l.Write(quoted(thinnedText(meta.Thinned)))
+	}
+	l.finish(read.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue, Remaining: -1})
+	return nil
+}
+
+func changeOf(c read.PastChange) change {
+	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Relist: c.Relist}
+	if c.Type != read.Modified || c.Before == nil {
+		out.Object = c.Object.JSON()
+		return out
+	}
+	var old, now map[string]any
+	if json.Unmarshal(c.Before.JSON(), &old) != nil || json.Unmarshal(c.Object.JSON(), &now) != nil {
+		return out // cannot happen: both are valid JSON
+	}
+	for _, f := range diff.Objects(old, now) {
+		out.Fields = append(out.Fields, field{f.Op, f.Path, f.Old, f.New})
+	}
+	return out
+}
