@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,7 +46,7 @@ func newClusterReader(ctx context.Context, g *globals) *clusterReader {
 func (r *clusterReader) of(c *cluster.Cluster) *clusterGetter {
 	g := &clusterGetter{ctx: r.ctx, cluster: c, config: &rest.Config{
 		Host:           c.BaseURL().String(),
-		Transport:      &transport{r, c.HTTPClient().Transport},
+		Transport:      &transport{r, c.HTTPClient()},
 		QPS:            -1, // no limit: the server has its own
 		WarningHandler: r.warnings,
 	}}
@@ -107,14 +108,24 @@ func (g *clusterGetter) client() (*rest.RESTClient, error) {
 // transport makes the requests of a clusterReader.
 type transport struct {
 	reader *clusterReader
-	next   http.RoundTripper
+	client *http.Client
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	// client-go makes an HTTP client of its own, which would follow every redirect.
+	var via []*http.Request
+	for r := req; r.Response != nil; r = r.Response.Request {
+		via = append(via, r.Response.Request)
+	}
+	if slices.Reverse(via); len(via) > 0 {
+		if err := t.client.CheckRedirect(req, via); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(t.reader.ctx, func() { cancel(context.Cause(t.reader.ctx)) })
 	end := func() { stop(); cancel(nil) }
-	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	resp, err := t.client.Transport.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		end()
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {

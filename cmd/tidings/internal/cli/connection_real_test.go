@@ -18,8 +18,8 @@ import (
 func mirrored(t *testing.T) (r *real, kubeconfig string, flags []string) {
 	r = newReal(t, controlplane.Admin)
 	kubeconfig = filepath.Join(t.TempDir(), "mirror.yaml")
-	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "error", "--authentication", "upstream", "--write-kubeconfig", kubeconfig)
-	s.remark()
+	s := r.begin("serve", "--listen", "127.0.0.1:0", "-v", "info", "--authentication", "upstream", "--write-kubeconfig", kubeconfig, "--write-kubeconfig-users")
+	s.announced()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -38,10 +38,10 @@ func TestRealAuthenticatedMirror(t *testing.T) {
 		{"--token namespaced-user-token", ""},
 		{"--token admin-token --as namespaced-user", ""},
 		{"--token admin-token --as-uid 7 --as x --as-group system:masters", ""},
-		{"--token nobody-token", `Error from server (Forbidden): list configmaps in namespace team-a of cluster`},
+		{"--token nobody-token", `Error from server (Forbidden): configmaps is forbidden: User "nobody"`},
 		{"--token admin-token --as nobody", `User "nobody" cannot list resource "configmaps"`},
 		{"--token namespaced-user-token --as admin", "cannot impersonate"},
-		{"--token wrong", "Error from server (Unauthorized): "},
+		{"--token wrong", "You must be logged in to the server"},
 	} {
 		for _, to := range [][]string{flags, direct} {
 			args := append(append([]string{"get", "cm", "reached", "-o", "name", "-n", controlplane.Namespace}, strings.Fields(c.args)...), to...)
@@ -67,9 +67,9 @@ func TestRealAuthenticatedMirror(t *testing.T) {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
 	s := (&world{TB: t}).begin(append([]string{"watch", "cm", "reached", "-n", controlplane.Namespace}, flags...)...)
-	s.expect("ADDED ConfigMap team-a/reached …")
+	s.expect("* ADDED ConfigMap team-a/reached …")
 	r.kubectl("", "delete", "configmap", "reached", "-n", controlplane.Namespace)
-	s.expect("DELETED ConfigMap team-a/reached …")
+	s.expect("* DELETED ConfigMap team-a/reached …")
 }
 
 // What is missing is reported in the words of kubectl, with its exit code.
@@ -83,7 +83,7 @@ func TestRealMissingAsInKubectl(t *testing.T) {
 			t.Fatalf("kubectl says %s", said)
 		}
 		for _, to := range [][]string{flags, {"--kubeconfig", r.kubeconfig}} {
-			for _, command := range []string{"get", "get -A", "watch --once"} {
+			for _, command := range []string{"get", "watch --once"} {
 				_, errs, code := runIn(t.Context(), append(append(strings.Fields(command), args[1:]...), to...)...)
 				if errs != string(said) || code != cmd.ProcessState.ExitCode() {
 					t.Errorf("%s %s %s: %d, %q; kubectl: %d, %q", command, args[1:], to[:1], code, errs, cmd.ProcessState.ExitCode(), said)

@@ -41,15 +41,15 @@ func (get *getter) run(ctx context.Context, args []string) error {
 	}
 	switch c := clusters[0]; {
 	case get.raw != "":
-		err = get.failed(c, get.printRaw(reader.of(c)))
+		err = get.failed(ctx, c, get.printRaw(reader.of(c)))
 	case get.watching():
-		err = get.failed(c, get.follow(ctx, reader.of(c), args))
+		err = get.failed(ctx, c, get.follow(ctx, reader.of(c), args))
 	case get.human():
 		err = get.printTables(reader, clusters, args)
 	case get.many:
 		err = get.printNames(reader, clusters, args)
 	default:
-		err = get.failed(c, get.printObjects(reader.of(c), args, get.out))
+		err = get.failed(ctx, c, get.printObjects(reader.of(c), args, get.out))
 	}
 	stopProgress()
 	flushed := get.out.flush()
@@ -204,7 +204,7 @@ func (get *getter) printNames(reader *clusterReader, clusters []*cluster.Cluster
 	var errs []error
 	for _, c := range clusters {
 		var names strings.Builder
-		errs = append(errs, get.failed(c, get.printObjects(reader.of(c), args, &names)))
+		errs = append(errs, get.failed(reader.ctx, c, get.printObjects(reader.of(c), args, &names)))
 		for line := range strings.Lines(names.String()) {
 			fmt.Fprintf(get.out, "%s\t%s", termsafe.Line(c.Name()), line)
 		}

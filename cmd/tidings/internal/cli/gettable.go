@@ -31,14 +31,14 @@ func (get *getter) printTables(reader *clusterReader, clusters []*cluster.Cluste
 	namespaced := !get.g.allNamespaces
 	for _, c := range clusters {
 		infos, err := get.infos(reader.of(c), args, new(bool))
-		errs = append(errs, get.failed(c, err))
+		errs = append(errs, get.failed(reader.ctx, c, err))
 		for _, info := range infos {
 			namespaced = namespaced && info.Namespaced()
 			o := info.Object
 			if get.serverPrint {
 				t, err := get.tableOf(c, info.Mapping, o)
 				if err != nil {
-					errs = append(errs, get.failed(c, err))
+					errs = append(errs, get.failed(reader.ctx, c, err))
 					continue
 				}
 				o = t

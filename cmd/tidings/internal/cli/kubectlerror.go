@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,13 +25,18 @@ func (e *toldError) Unwrap() error { return e.err }
 // failed returns an error of a cluster with the message of kubectl. If there are
 // several clusters, each line names the cluster. A cluster that could not be asked
 // has a message of ours.
-func (get *getter) failed(c *cluster.Cluster, err error) error {
+func (get *getter) failed(ctx context.Context, c *cluster.Cluster, err error) error {
 	var network *url.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &network):
 		return fmt.Errorf("cluster %q: %w", c.Name(), err)
+	}
+	if strings.HasSuffix(err.Error(), "unknown") {
+		if err = inServersWords(ctx, c, err); !strings.HasSuffix(err.Error(), "unknown") {
+			return err
+		}
 	}
 	message := kubectlMessage(err)
 	if get.many {

@@ -72,8 +72,8 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 	must(cp.KillAPIServer(t.Context()))
 	eventually(t, "it is not ready", func() bool { return r.get("/readyz").code == http.StatusServiceUnavailable })
 	eventually(t, "grace is used", func() bool {
-		return strings.Contains(string(r.as(known, "/metrics").body), `tidings_access_questions_total{about="right",cluster="test",outcome="grace"}`) &&
-			!strings.Contains(string(r.as(known, "/metrics").body), `tidings_access_questions_total{about="right",cluster="test",outcome="grace"} 0`)
+		return strings.Contains(string(r.as(known, "/metrics").body), `tidings_access_reviews_total{about="right",cluster="test",outcome="grace"}`) &&
+			!strings.Contains(string(r.as(known, "/metrics").body), `tidings_access_reviews_total{about="right",cluster="test",outcome="grace"} 0`)
 	})
 	expect("cut", known, reads)
 	expect("cut", known, map[string]int{"/readyz": 503, "/readyz?exclude=fresh": 200, "/healthz": 200, "/api/v1/configmaps": 503, "/configmaps?source=live": 503})
