@@ -30,9 +30,9 @@ func (m *mirror) start(ctx context.Context, binary, kubeconfig, log string) (err
 		return err
 	}
 	m.auditLog = log + ".audit"
-	flags := []string{"--kubeconfig", kubeconfig, "--resource", "*", "--page-ttl", "24h", "--audit-log", m.auditLog, "--audit-log-maxsize", "1000"}
+	flags := []string{"--kubeconfig", kubeconfig, "--resource", "*", "--page-ttl", "24h", "--audit-log", m.auditLog, "--audit-log-maxsize", "1000", "--history", log + ".history"}
 	if !m.withoutSecrets {
-		flags = append(flags, "--resource", "secrets")
+		flags = append(flags, "--resource", "secrets", "--history-secrets")
 	}
 	if m.passthrough {
 		flags = append(flags, "--passthrough")
@@ -77,6 +77,9 @@ func (r *run) warm(m *mirror) error {
 		}
 		r.gen.learn(&r.gen.tokens, continueOf, a.body)
 		r.gen.learn(&r.gen.pages, continueOf, get(own+"?limit=2", false).body)
+		for _, past := range []string{"?limit=1&at=-1ms", "?limit=1&changes=true"} {
+			r.gen.learn(&r.gen.pages, continueOf, get(own+past, false).body)
+		}
 		r.gen.learn(&r.gen.positions, idOf, get(own+"?watch=true", true).body)
 	}
 	return nil
