@@ -52,14 +52,14 @@ func transformAndFilter[T Object](o *options) (transform func(T) (T, error), kee
 }
 
 // filtered is a source without the objects that keep rejects.
-type filtered[T Object] struct {
-	source.Source[T]
-	keep func(T) bool
+type filtered struct {
+	source.Source[Object]
+	keep func(Object) bool
 }
 
 // List implements source.Source.
-func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each func(T) error) (source.ListResult, error) {
-	return f.Source.List(ctx, opts, func(o T) error {
+func (f filtered) List(ctx context.Context, opts source.ListOptions, each func(Object) error) (source.ListResult, error) {
+	return f.Source.List(ctx, opts, func(o Object) error {
 		if !f.keep(o) {
 			return nil
 		}
@@ -68,8 +68,8 @@ func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each fun
 }
 
 // Watch implements source.Source.
-func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
-	return f.Source.Watch(ctx, opts, func(e source.Event[T]) error {
+func (f filtered) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[Object]) error) error {
+	return f.Source.Watch(ctx, opts, func(e source.Event[Object]) error {
 		if e.Type != source.Bookmark && !f.keep(e.Object) {
 			e.Type = source.Deleted // has no effect if the object is not in the store
 		}
@@ -78,7 +78,7 @@ func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each f
 }
 
 // Latest implements source.Versioner. It fails if the source cannot say.
-func (f filtered[T]) Latest(ctx context.Context) (string, error) {
+func (f filtered) Latest(ctx context.Context) (string, error) {
 	versioner, ok := f.Source.(source.Versioner)
 	if !ok {
 		return "", errors.ErrUnsupported

@@ -42,7 +42,8 @@ type Match struct{ index, value string }
 // any time, but views pinned earlier do not have them. It is an error if the name
 // is taken.
 func (inf *Informer[T]) AddIndex(name string, index func(values []string, obj T) []string) (*Index[T], error) {
-	if err := inf.engine.addIndex("index "+name, index); err != nil {
+	err := inf.store.AddIndex("index "+name, func(values []string, held Object) []string { return index(values, inf.store.expand(held)) })
+	if err != nil {
 		return nil, err
 	}
 	return &Index[T]{name: "index " + name, inf: inf}, nil
@@ -56,7 +57,7 @@ func (in *Index[T]) Get(value string) []T { return in.inf.List(Query{By: in.Is(v
 
 // Values returns all values of the objects in the store, in order.
 func (in *Index[T]) Values() []string {
-	v := in.inf.engine.pin()
+	v := in.inf.store.Pin()
 	defer v.Release()
 	return slices.Collect(v.IndexValues(in.name))
 }
