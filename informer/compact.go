@@ -6,24 +6,55 @@ import (
 	"unsafe"
 	"weak"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/share"
 )
 
-// newCompact returns an engine whose store holds encodings, see [Compact].
-func newCompact[T Object](o *options, transform func(T) (T, error), keep func(T) bool) engine[T] {
-	pack := codec.NewPacker()
-	var current atomic.Pointer[codec.Compact[T]]
-	decoded := newMemo(func(r *codec.Raw) T { return current.Load().Expand(r) })
-	e := newStored(o, decoded.get)
-	e.codec = func(c codec.Codec[T]) codec.Codec[*codec.Raw] {
-		compact := codec.NewCompact(c, o.codec, transform, pack)
-		current.Store(compact)
-		return compact
+// codecsFor returns the codecs of an informer and, if its store is to hold encodings
+// of objects of type T, see [Compact], how to decode them.
+func codecsFor[T Object](o *options, transform func(T) (T, error)) (codecs, func(Object) T) {
+	_, raw := any(*new(T)).(*codec.Raw)
+	switch {
+	case o.compact && raw: // the objects of the program's server, which are encodings
+		o.codec.Pack = codec.NewPacker()
+	case o.compact:
+		pack := codec.NewPacker()
+		var current atomic.Pointer[codec.Compact[T]]
+		return func(kind schema.GroupVersionKind) (codec.Codec[Object], error) {
+			c, err := codec.For[T](kind, o.codec)
+			if err != nil {
+				return nil, err
+			}
+			compact := codec.NewCompact(c, o.codec, transform, pack)
+			current.Store(compact)
+			return objects[*codec.Raw]{compact}, nil
+		}, newMemo(func(r *codec.Raw) T { return current.Load().Expand(r) }).get
 	}
-	if keep != nil {
-		e.keep = func(r *codec.Raw) bool { return keep(decoded.get(r)) }
+	if !o.unshared {
+		o.shared = share.New()
 	}
-	return e
+	return func(kind schema.GroupVersionKind) (codec.Codec[Object], error) {
+		c, err := codec.For[T](kind, o.codec)
+		if err != nil {
+			return nil, err
+		}
+		if transform != nil {
+			c = codec.Transformed(c, transform)
+		}
+		if o.shared != nil {
+			c = codec.Shared(c, o.shared)
+		}
+		return objects[T]{c}, nil
+	}, nil
+}
+
+// objects is a codec of T as one of [Object].
+type objects[T Object] struct{ codec.Codec[T] }
+
+func (c objects[T]) Decode(format codec.Format, content []byte) (Object, error) {
+	return c.Codec.Decode(format, content)
 }
 
 // memo caches the objects that encodings have lately been decoded to, for as long
@@ -40,7 +71,8 @@ type memo[T Object] struct {
 func newMemo[T Object](decode func(*codec.Raw) T) *memo[T] { return &memo[T]{decode: decode} }
 
 // get returns the object of an encoding, nil for nil.
-func (m *memo[T]) get(of *codec.Raw) (object T) {
+func (m *memo[T]) get(held Object) (object T) {
+	of, _ := held.(*codec.Raw)
 	if of == nil {
 		return object
 	}

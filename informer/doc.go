@@ -115,25 +115,26 @@
 //
 // # Reading the source
 //
-// Follow one event. Informer.begin starts a run: stored.run creates the queue and
-// a reflector for each source. Reflector.Run runs a state machine. Its state
+// Follow one event. Informer.begin starts a run: it creates the queue and a
+// reflector for each source. Reflector.Run runs a state machine. Its state
 // watching calls source.Kube.Watch, by way of kubeSource.Watch. That reads the stream
 // and decodes each event with a codec.Codec. The method watching.event puts it into
-// the queue as a delta, with Queue.Push. In another goroutine, the apply function of
-// stored.run takes all waiting deltas with Queue.Pop and passes them to
-// Indexer.Apply. That changes the store and calls Indexer.publish, which appends the
-// events to the log with Log.Append and publishes both as one indexer.Cursor. Each
+// the queue as a delta, with Queue.Push. In another goroutine, store.follow takes all
+// waiting deltas with Queue.Pop and passes them to Indexer.Apply. That changes the
+// store and calls Indexer.publish, which appends the events to the log with
+// Log.Append and publishes both as one indexer.Cursor. Each
 // Subscriber.Run waits for the next batch at its changelog.Position and calls the
-// function that it got from subscribed.deliver or, for [Handlers], from
-// subscribed.call. That calls your code.
+// function that it got from subscription.deliver or, for [Handlers], from
+// subscription.call. These expand what the store holds with store.expand and call
+// your code.
 //
 // Then follow one list. The state listing.step chooses streaming.step, a WatchList
 // stream, or paging.step, which calls source.Kube.List, by way of kubeSource.List.
 // Reflector.replace puts the whole list into the queue as one delta, and
 // Indexer.Apply compares it with the store. The other direction is
-// [Informer.List]: [Informer.Append] calls stored.collect, which pins a view with
-// Indexer.Pin. Function collect in search.go asks planFor for the best index and
-// reads it with View.AppendIndexed, or all objects with View.Append. Finally,
+// [Informer.List]: [Informer.Append] calls store.list, which pins a view with
+// Indexer.Pin. The method store.collect asks planFor for the best index and
+// reads it with View.IndexedWindows, or all objects with View.Windows. Finally,
 // Informer.indexLabels decides whether the next such query should have an index.
 //
 // docs/architecture.md describes how the parts fit together.

@@ -68,15 +68,15 @@ func transformAndFilter[T Object](o *options) (transform func(T) (T, error), kee
 const listFails = "the list or watch fails and is retried"
 
 // filtered is a source without the objects that keep rejects.
-type filtered[T Object] struct {
-	source.Source[T]
-	keep   func(T) bool // may panic with a *PanicError
+type filtered struct {
+	source.Source[Object]
+	keep   func(Object) bool // may panic with a *PanicError
 	target func() source.Target
 }
 
 // kept calls keep for an object of a list or watch. If keep panics, the error is that
 // of an object that cannot be decoded: a list follows.
-func (f filtered[T]) kept(obj T, verb string) (keep bool, err error) {
+func (f filtered) kept(held Object, verb string) (keep bool, err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -86,12 +86,12 @@ func (f filtered[T]) kept(obj T, verb string) (keep bool, err error) {
 			panic(p)
 		}
 	}()
-	return f.keep(obj), nil
+	return f.keep(held), nil
 }
 
 // List implements source.Source.
-func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each func(T) error) (source.ListResult, error) {
-	return f.Source.List(ctx, opts, func(o T) error {
+func (f filtered) List(ctx context.Context, opts source.ListOptions, each func(Object) error) (source.ListResult, error) {
+	return f.Source.List(ctx, opts, func(o Object) error {
 		keep, err := f.kept(o, "list")
 		if !keep {
 			return err
@@ -101,8 +101,8 @@ func (f filtered[T]) List(ctx context.Context, opts source.ListOptions, each fun
 }
 
 // Watch implements source.Source.
-func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
-	return f.Source.Watch(ctx, opts, func(e source.Event[T]) error {
+func (f filtered) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[Object]) error) error {
+	return f.Source.Watch(ctx, opts, func(e source.Event[Object]) error {
 		if e.Type != source.Bookmark {
 			keep, err := f.kept(e.Object, "watch")
 			if err != nil {
@@ -117,7 +117,7 @@ func (f filtered[T]) Watch(ctx context.Context, opts source.WatchOptions, each f
 }
 
 // Latest implements source.Versioner. It fails if the source cannot say.
-func (f filtered[T]) Latest(ctx context.Context) (string, error) {
+func (f filtered) Latest(ctx context.Context) (string, error) {
 	versioner, ok := f.Source.(source.Versioner)
 	if !ok {
 		return "", errors.ErrUnsupported

@@ -251,7 +251,7 @@ func (r *Registration) wait(ctx context.Context) error {
 // next event.
 func (inf *Informer[T]) AddHandler(h Handler[T], opts ...SubscribeOption) *Registration {
 	o := newSubscribeOptions(opts)
-	sub := inf.engine.subscribe(o)
+	sub := inf.subscription(subscriber.Subscribe(inf.store.Indexer, o), o)
 	var panics atomic.Uint64
 	var last atomic.Pointer[string]
 	// A recover per event would take as long as delivering it. There is one per
@@ -266,8 +266,8 @@ func (inf *Informer[T]) AddHandler(h Handler[T], opts ...SubscribeOption) *Regis
 				inf.log().Warn("a handler panicked; it continues with the next event", "handler", o.Name, "event", at.String(), "panic", what, "stack", string(debug.Stack()))
 			}
 		}()
-		if functions, ok := h.(Handlers[T]); ok { // needs no Event
-			sub.call(ctx, drain, functions, &at)
+		if functions, ok := h.(Handlers[T]); ok && sub.store.lent == nil { // deliver reports what each call received
+			sub.call(ctx, drain, &functions, &at)
 			return true
 		}
 		sub.deliver(ctx, drain, func(e Event[T]) bool {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/internal/broadcast"
+	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/reflector"
 	"github.com/tidings-io/tidings/internal/source"
@@ -20,10 +23,13 @@ import (
 // changes. It is created with [New]. All methods are safe for concurrent use,
 // before, while and after the informer runs.
 type Informer[T Object] struct {
-	opts   *options
-	engine engine[T]
-	custom bool // created by NewFromSource
-	labels labelIndexes
+	opts    *options
+	store   store[T]
+	sources atomic.Pointer[[]scoped] // one, or one per namespace
+	codec   codecs
+	keep    func(T) bool // nil keeps everything
+	custom  bool         // created by NewFromSource
+	labels  labelIndexes
 
 	control  chan struct{} // capacity 1: a lock for starting, emptying and SetCluster
 	mu       sync.Mutex
@@ -37,7 +43,7 @@ type Informer[T Object] struct {
 type run struct {
 	cancel     context.CancelCauseFunc
 	ctx        context.Context
-	reflectors []runner
+	reflectors []*reflector.Reflector[Object]
 	silent     chan struct{} // closed when the store changes no more; handlers may still run
 	done       chan struct{} // closed when handlers have returned, too
 	err        error         // the refusal, if any; set before silent is closed
@@ -60,20 +66,58 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if o.retain > 0 && len(o.namespaces) > 1 {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
-	e, err := newEngine[T](o)
+	transform, keep, err := transformAndFilter[T](o)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.connect(c); err != nil {
+	codec, decode := codecsFor(o, transform)
+	inf := newInformer(o, keep, decode)
+	inf.codec = codec
+	if err := inf.connect(c); err != nil {
 		return nil, err
 	}
-	return newInformer(o, e), nil
+	return inf, nil
 }
 
-func newInformer[T Object](o *options, e engine[T]) *Informer[T] {
-	inf := &Informer[T]{opts: o, engine: e, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+func newInformer[T Object](o *options, keep func(T) bool, decode func(Object) T) *Informer[T] {
+	inf := &Informer[T]{opts: o, keep: keep, control: make(chan struct{}, 1), loops: map[*loop]struct{}{}}
+	inf.store = newStore(o, decode, func() string { return (*inf.sources.Load())[0].target().String() })
 	o.panics.log = inf.log
 	return inf
+}
+
+// scoped is the source of all objects, or of those of one namespace.
+type scoped struct {
+	source.Source[Object]
+	target func() source.Target
+}
+
+// connect makes the sources of the next run.
+func (inf *Informer[T]) connect(c *cluster.Cluster) error {
+	kind, err := kindOf[T](inf.opts)
+	if err != nil {
+		return err
+	}
+	namespaces := inf.opts.namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	var sources []scoped
+	for _, namespace := range namespaces {
+		src := newKubeSource(c, namespace, inf.opts, reflect.TypeFor[T](), kind, inf.codec, inf.store.Held)
+		sources = append(sources, scoped{src, src.target})
+	}
+	inf.setSources(sources...)
+	return nil
+}
+
+func (inf *Informer[T]) setSources(sources ...scoped) {
+	if inf.keep != nil {
+		for i, src := range sources {
+			sources[i].Source = filtered{src.Source, func(held Object) bool { return inf.keep(inf.store.object(held)) }, src.target}
+		}
+	}
+	inf.sources.Store(&sources)
 }
 
 // SetCluster stops and empties the informer, like [Informer.Empty], and connects
@@ -91,7 +135,7 @@ func (inf *Informer[T]) SetCluster(ctx context.Context, c *cluster.Cluster) erro
 	if err := inf.empty(ctx); err != nil {
 		return err
 	}
-	return inf.engine.connect(c)
+	return inf.connect(c)
 }
 
 // lockControl waits until no other caller starts, empties or reconnects the
@@ -127,7 +171,7 @@ func (inf *Informer[T]) refusal() error {
 
 // target describes what the informer mirrors, for messages.
 func (inf *Informer[T]) target() source.Target {
-	t := inf.engine.targets()[0]
+	t := (*inf.sources.Load())[0].target()
 	t.Namespace = strings.Join(inf.opts.namespaces, ",")
 	return t
 }
@@ -184,18 +228,11 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	}
 	r := &run{silent: make(chan struct{}), done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(runCtx)
-	work := inf.engine.run(func(target source.Target) reflector.Options {
-		opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.custom, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
-		if len(inf.opts.namespaces) > 1 {
-			opts.Scope = target.Namespace
-		}
-		version, listed := inf.engine.version(target.Namespace)
-		if listed && version != 0 || version > object.Version(inf.opts.from) && inf.opts.from != "" {
-			opts.From = formatVersion(version)
-		}
-		return opts
-	})
-	r.reflectors = work.reflectors
+	queue := delta.NewQueue[Object]()
+	for _, src := range *inf.sources.Load() {
+		target := src.target()
+		r.reflectors = append(r.reflectors, reflector.New(target, src.Source, queue, inf.reflectorOptions(target)))
+	}
 	inf.run = r
 
 	var parts, reflectors sync.WaitGroup
@@ -210,9 +247,9 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	}
 	parts.Go(func() {
 		reflectors.Wait()
-		work.close()
+		queue.Close()
 	})
-	parts.Go(work.apply)
+	parts.Go(func() { inf.store.follow(queue) })
 	for _, h := range inf.handlers {
 		r.start(h)
 	}
@@ -228,6 +265,18 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 	}()
 	inf.broadcast()
 	return r, nil
+}
+
+func (inf *Informer[T]) reflectorOptions(target source.Target) reflector.Options {
+	opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.custom, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
+	if len(inf.opts.namespaces) > 1 {
+		opts.Scope = target.Namespace
+	}
+	version, listed := inf.store.Version(target.Namespace)
+	if listed && version != 0 || version > object.Version(inf.opts.from) && inf.opts.from != "" {
+		opts.From = formatVersion(version)
+	}
+	return opts
 }
 
 // start runs a handler for as long as the run lasts. The informer's lock is held.
@@ -294,7 +343,10 @@ func (inf *Informer[T]) empty(ctx context.Context) error {
 	if err := inf.Stop(ctx); err != nil {
 		return err
 	}
-	inf.engine.empty()
+	inf.store.Empty()
+	if inf.opts.shared != nil {
+		inf.opts.shared.Forget()
+	}
 	// Handlers do not run now, but undelivered events would keep the objects
 	// alive: deliver them.
 	handlers := inf.registered()

@@ -22,27 +22,35 @@ type internals[T Object] struct{ inf *Informer[T] }
 var _ informerapi.Informer[*codec.Raw, *View[*codec.Raw]] = internals[*codec.Raw]{}
 
 func (i internals[T]) Latest() (resourceVersion string, objects int) {
-	latest := i.inf.engine.latest()
-	return formatVersion(latest.resourceVersion), latest.objects
+	latest := i.inf.store.Latest()
+	return formatVersion(latest.ResourceVersion), latest.Len()
 }
 
-func (i internals[T]) Generation(v *View[T]) uint64 { return v.pinned.state().generation }
+func (i internals[T]) Generation(v *View[T]) uint64 { return v.pinned.Generation }
 
 func (i internals[T]) ViewBefore(resourceVersion string) (*View[T], map[string]T, error) {
 	version, err := parseVersion(resourceVersion)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, before, ok := i.inf.engine.pinSince(version)
+	store := &i.inf.store
+	v, events, ok := store.PinSince(version)
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: the state at %s: %w", i.inf.target(), resourceVersion, ErrExpired)
 	}
-	return &View[T]{v}, before, nil
+	before := make(map[string]T, len(events))
+	for j := range events {
+		key := Key(events[j].Object)
+		if _, earlier := before[key]; !earlier {
+			before[key] = store.expand(events[j].Old) // nil if it was added
+		}
+	}
+	return &View[T]{v, store}, before, nil
 }
 
 func (i internals[T]) Confirm(v *View[T], resourceVersion string) bool {
 	version := object.Version(resourceVersion)
-	return version != 0 && i.inf.engine.confirm(v.pinned, version)
+	return version != 0 && i.inf.store.Confirm(v.pinned, version)
 }
 
 func (i internals[T]) IndexLabels(selector labels.Selector, found bool) {

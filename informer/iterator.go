@@ -18,7 +18,8 @@ import (
 // which all subscribers share. Each loop over the sequence is a new subscriber.
 func (inf *Informer[T]) Events(ctx context.Context, opts ...SubscribeOption) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
-		inf.iterate(ctx, inf.engine.subscribe(newSubscribeOptions(opts)), yield)
+		o := newSubscribeOptions(opts)
+		inf.iterate(ctx, inf.subscription(subscriber.Subscribe(inf.store.Indexer, o), o), yield)
 	}
 }
 
@@ -35,15 +36,16 @@ func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string,
 	if err != nil {
 		return nil, err
 	}
-	s, ok := inf.engine.resume(since, newSubscribeOptions(opts))
+	o := newSubscribeOptions(opts)
+	s, ok := subscriber.Resume(inf.store.Indexer, since, o)
 	if !ok {
-		have := formatVersion(inf.engine.latest().resourceVersion)
+		have := formatVersion(inf.store.Latest().ResourceVersion)
 		return nil, fmt.Errorf("%s: events since %s, having %q: %w", inf.target(), resourceVersion, have, ErrExpired)
 	}
 	var used atomic.Bool
 	return func(yield func(Event[T]) bool) {
 		if !used.Swap(true) {
-			inf.iterate(ctx, s, yield)
+			inf.iterate(ctx, inf.subscription(s, o), yield)
 		}
 	}, nil
 }

@@ -37,15 +37,15 @@ func Kind(kind string) Option {
 	}
 }
 
-// checkKind returns a refusal if the objects of a resource are not of the kind of T.
-func checkKind[T Object](r cluster.Resource, o *options) error {
-	switch any(*new(T)).(type) {
+// checkKind returns a refusal if the objects of a resource are not of the kind of t.
+func checkKind(r cluster.Resource, t reflect.Type, o *options) error {
+	empty := newOf(t)
+	switch empty.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata, *codec.Raw:
 		if o.kind == "" {
 			return nil
 		}
 	}
-	t := reflect.TypeFor[T]()
 	served := fmt.Sprintf("%s are objects of kind %s", r, kindName(r.GVK()))
 	if o.kind != "" {
 		if o.kind == r.Kind {
@@ -54,7 +54,7 @@ func checkKind[T Object](r cluster.Resource, o *options) error {
 		return mismatch(fmt.Errorf("%s, and informer.Kind says that %s is a Go type for kind %s", served, t, o.kind),
 			"name the resource of that kind with informer.Resource")
 	}
-	sample, _ := newOf[T]().(runtime.Object)
+	sample, _ := empty.(runtime.Object)
 	kinds, _, err := o.scheme.ObjectKinds(sample)
 	if err == nil {
 		if slices.Contains(kinds, r.GVK()) {

@@ -19,58 +19,63 @@ import (
 )
 
 // kubeSource is a source that discovers its resource with the first request:
-// creating an informer does no network I/O, starting it does. The informer's store
-// holds an S for each T.
-type kubeSource[T, S Object] struct {
+// creating an informer does no network I/O, starting it does.
+type kubeSource struct {
 	cluster *cluster.Cluster
 	opts    *options
-	codec   func(codec.Codec[T]) codec.Codec[S]
-	held    source.Lookup[S]
+	codec   codecs
+	held    source.Lookup[Object]
 
-	kind  schema.GroupVersionKind // of T, if it follows from T
-	guess source.Target           // for messages until the resource is known
-	found atomic.Pointer[source.Kube[S]]
+	goType reflect.Type            // of the informer
+	kind   schema.GroupVersionKind // of goType, if it follows from that
+	guess  source.Target           // for messages until the resource is known
+	found  atomic.Pointer[source.Kube[Object]]
 }
 
-func newKubeSource[T, S Object](c *cluster.Cluster, namespace string, o *options, keep func(codec.Codec[T]) codec.Codec[S], held source.Lookup[S]) (*kubeSource[T, S], error) {
-	s := &kubeSource[T, S]{cluster: c, opts: o, codec: keep, held: held, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
-	if o.resource != "" {
-		// Only for its error: the kind is not known yet.
-		if _, err := codec.For[T](schema.GroupVersionKind{}, o.codec); err != nil {
-			return nil, err
+// codecs returns the codec that makes what the store holds of objects of a kind.
+type codecs func(schema.GroupVersionKind) (codec.Codec[Object], error)
+
+// kindOf returns the kind of T. With the option [Resource] it is not known yet, and
+// empty. It is an error if objects cannot be kept as T.
+func kindOf[T Object](o *options) (kind schema.GroupVersionKind, err error) {
+	if o.resource == "" {
+		t := reflect.TypeFor[T]()
+		if o.kind != "" {
+			return kind, fmt.Errorf("informer of %s: informer.Kind needs informer.Resource, because several groups may have a kind %s", t, o.kind)
 		}
-		s.guess.Resource.Resource = o.resource
-		return s, nil
+		sample, ok := newOf(t).(runtime.Object)
+		if !ok {
+			return kind, fmt.Errorf("informer of %s: say which resource with informer.Resource", t)
+		}
+		kinds, _, err := o.scheme.ObjectKinds(sample)
+		if err != nil {
+			return kind, fmt.Errorf("informer of %s: say which resource with informer.Resource, or where the type is registered with informer.Scheme: %w", t, err)
+		}
+		kind = kinds[0]
 	}
-	t := reflect.TypeFor[T]()
-	if o.kind != "" {
-		return nil, fmt.Errorf("informer of %s: informer.Kind needs informer.Resource, because several groups may have a kind %s", t, o.kind)
-	}
-	sample, ok := any(newOf[T]()).(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("informer of %s: say which resource with informer.Resource", t)
-	}
-	kinds, _, err := o.scheme.ObjectKinds(sample)
-	if err != nil {
-		return nil, fmt.Errorf("informer of %s: say which resource with informer.Resource, or where the type is registered with informer.Scheme: %w", t, err)
-	}
-	s.kind = kinds[0]
-	plural, _ := meta.UnsafeGuessKindToResource(s.kind)
-	s.guess.Resource, s.guess.Kind = plural, s.kind.Kind
-	_, err = codec.For[T](s.kind, o.codec)
-	return s, err
+	_, err = codec.For[T](kind, o.codec)
+	return kind, err
 }
 
-// newOf returns an empty object, or nil if T is not a pointer.
-func newOf[T any]() any {
-	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+func newKubeSource(c *cluster.Cluster, namespace string, o *options, goType reflect.Type, kind schema.GroupVersionKind, codec codecs, held source.Lookup[Object]) *kubeSource {
+	s := &kubeSource{cluster: c, opts: o, codec: codec, held: held, goType: goType, kind: kind, guess: source.Target{Cluster: c.Name(), Namespace: namespace, Labels: o.labels, Fields: o.fields}}
+	if s.guess.Resource.Resource = o.resource; o.resource == "" {
+		s.guess.Resource, _ = meta.UnsafeGuessKindToResource(kind)
+		s.guess.Kind = kind.Kind
+	}
+	return s
+}
+
+// newOf returns an empty object of a Go type, or nil if that is not a pointer.
+func newOf(t reflect.Type) any {
+	if t.Kind() == reflect.Pointer {
 		return reflect.New(t.Elem()).Interface()
 	}
 	return nil
 }
 
 // target is the source's target, as far as it is known.
-func (s *kubeSource[T, S]) target() source.Target {
+func (s *kubeSource) target() source.Target {
 	if found := s.found.Load(); found != nil {
 		return found.Target()
 	}
@@ -78,7 +83,7 @@ func (s *kubeSource[T, S]) target() source.Target {
 }
 
 // resolve returns the source of the resource, which it discovers if necessary.
-func (s *kubeSource[T, S]) resolve(ctx context.Context, verb string) (*source.Kube[S], error) {
+func (s *kubeSource) resolve(ctx context.Context, verb string) (*source.Kube[Object], error) {
 	if found := s.found.Load(); found != nil {
 		return found, nil
 	}
@@ -90,7 +95,7 @@ func (s *kubeSource[T, S]) resolve(ctx context.Context, verb string) (*source.Ku
 	return found, nil
 }
 
-func (s *kubeSource[T, S]) discover(ctx context.Context) (*source.Kube[S], error) {
+func (s *kubeSource) discover(ctx context.Context) (*source.Kube[Object], error) {
 	var r cluster.Resource
 	var err error
 	if s.opts.resource != "" {
@@ -111,7 +116,7 @@ func (s *kubeSource[T, S]) discover(ctx context.Context) (*source.Kube[S], error
 		}
 	}
 	if s.opts.resource != "" {
-		if err := checkKind[T](r, s.opts); err != nil {
+		if err := checkKind(r, s.goType, s.opts); err != nil {
 			return nil, err
 		}
 	}
@@ -123,17 +128,17 @@ func (s *kubeSource[T, S]) discover(ctx context.Context) (*source.Kube[S], error
 			}
 		}
 	}
-	c, err := codec.For[T](r.GVK(), s.opts.codec)
+	c, err := s.codec(r.GVK())
 	if err != nil {
 		return nil, err
 	}
 	target := s.guess
 	target.Resource, target.Kind = r.GVR(), r.Kind
-	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, s.codec(c)).Reuse(s.held), nil
+	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.held), nil
 }
 
 // List implements source.Source.
-func (s *kubeSource[T, S]) List(ctx context.Context, opts source.ListOptions, each func(S) error) (source.ListResult, error) {
+func (s *kubeSource) List(ctx context.Context, opts source.ListOptions, each func(Object) error) (source.ListResult, error) {
 	k, err := s.resolve(ctx, "list")
 	if err != nil {
 		return source.ListResult{}, err
@@ -143,7 +148,7 @@ func (s *kubeSource[T, S]) List(ctx context.Context, opts source.ListOptions, ea
 }
 
 // Watch implements source.Source.
-func (s *kubeSource[T, S]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[S]) error) error {
+func (s *kubeSource) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[Object]) error) error {
 	k, err := s.resolve(ctx, "watch")
 	if err != nil {
 		return err
@@ -152,7 +157,7 @@ func (s *kubeSource[T, S]) Watch(ctx context.Context, opts source.WatchOptions, 
 }
 
 // Latest implements source.Versioner.
-func (s *kubeSource[T, S]) Latest(ctx context.Context) (string, error) {
+func (s *kubeSource) Latest(ctx context.Context) (string, error) {
 	k, err := s.resolve(ctx, "list")
 	if err != nil {
 		return "", err
@@ -162,7 +167,7 @@ func (s *kubeSource[T, S]) Latest(ctx context.Context) (string, error) {
 
 // checkNotFound repeats discovery if err says that the server does not find the
 // resource, which may have been removed or be served in another version now.
-func (s *kubeSource[T, S]) checkNotFound(ctx context.Context, verb string, err error) error {
+func (s *kubeSource) checkNotFound(ctx context.Context, verb string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

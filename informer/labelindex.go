@@ -130,7 +130,7 @@ func (l *labelIndexes) changed(now []*labelIndex) {
 // indexLabels counts the label keys of a query and builds indexes that it could
 // have used. found reports whether the query found any object.
 func (inf *Informer[T]) indexLabels(selector labels.Selector, found bool) {
-	if selector == nil || inf.engine.latest().objects < smallStore {
+	if selector == nil || inf.store.Latest().Len() < smallStore {
 		return
 	}
 	requirements, _ := selector.Requirements()
@@ -144,21 +144,38 @@ func (inf *Informer[T]) indexLabels(selector labels.Selector, found bool) {
 func (inf *Informer[T]) indexLabel(key string, found bool) {
 	l, now := &inf.labels, time.Now()
 	queries, drop, build := l.miss(key, now, func() bool {
-		return found || l.scans.AllowN(now, min(inf.engine.latest().objects, 4*scanRate)) && inf.engine.hasLabel(key)
+		return found || l.scans.AllowN(now, min(inf.store.Latest().Len(), 4*scanRate)) && inf.hasLabel(key)
 	})
 	if !build {
 		return
 	}
 	kept := slices.Clone(l.all())
 	if drop != nil {
-		inf.engine.dropLabelIndex(drop.key)
+		inf.store.DropIndex(labelIndexPrefix + drop.key)
 		kept = slices.DeleteFunc(kept, func(in *labelIndex) bool { return in == drop })
 	}
 	// The name cannot be taken: only label indexes have the prefix.
-	_ = inf.engine.addLabelIndex(key)
+	_ = inf.store.AddIndex(labelIndexPrefix+key, func(values []string, held Object) []string {
+		if value, ok := held.GetLabels()[key]; ok {
+			values = append(values, value)
+		}
+		return values
+	})
 	added := &labelIndex{key: key}
 	added.queries.Store(queries)
 	l.changed(append(kept, added))
+}
+
+// hasLabel reports whether any object has the key.
+func (inf *Informer[T]) hasLabel(key string) bool {
+	v := inf.store.Pin()
+	defer v.Release()
+	for _, held := range v.All() {
+		if _, ok := held.GetLabels()[key]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // sketch is a count-min sketch: it counts any number of keys in constant memory.

@@ -26,7 +26,8 @@ func Key(obj Object) string { return object.Key(obj.GetNamespace(), obj.GetName(
 // Get returns the newest version of an object. It takes no lock and makes no
 // request: an object that the informer has not seen yet is not found.
 func (inf *Informer[T]) Get(namespace, name string) (T, bool) {
-	return inf.engine.get(namespace, name)
+	held, ok := inf.store.GetNamed(namespace, name)
+	return inf.store.expand(held), ok
 }
 
 // List returns the objects that match q, ordered by namespace and name. They
@@ -37,7 +38,7 @@ func (inf *Informer[T]) List(q Query) []T { return inf.Append(nil, q) }
 // and reuses dst[:0] leaves no garbage if the query selects everything or one
 // value of one label. Objects in dst stay in memory as long as they are there.
 func (inf *Informer[T]) Append(dst []T, q Query) []T {
-	out := inf.engine.collect(dst, q)
+	out := inf.store.list(dst, q)
 	inf.indexLabels(q.Labels, len(out) > len(dst))
 	return out
 }

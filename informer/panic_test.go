@@ -17,8 +17,7 @@ import (
 // panicAt panics for a config map that holds the value "bad".
 func panicAt(cm *corev1.ConfigMap) {
 	if cm.Data["v"] == "bad" {
-		var none map[string]string
-		none["v"] = "written"
+		panic("a config map is bad")
 	}
 }
 
@@ -38,7 +37,7 @@ func (r *rig) expectPanic(status informer.Status, panics uint64, function, key s
 	if status.Panics != panics || last == nil || last.Function != function || last.Key != key || !strings.Contains(string(last.Stack), "panicAt") {
 		r.Errorf("the status has %d panics, not %d; the last is %v", status.Panics, panics, last)
 	}
-	for _, part := range []string{"a function panicked", "cluster=test", "resource=configmaps", "key=" + key, "assignment to entry in nil map", "panicAt"} {
+	for _, part := range []string{"a function panicked", "cluster=test", "resource=configmaps", "key=" + key, "a config map is bad", "panicAt"} {
 		if !strings.Contains(r.log.String(), part) {
 			r.Errorf("the log lacks %q:\n%s", part, r.log)
 		}
@@ -69,7 +68,7 @@ func TestPanicsOfTransformAndFilter(t *testing.T) {
 				if !errors.As(err, &panicked) || panicked.Function != function || panicked.Key != "default/b" {
 					t.Fatalf("started with an object at which the %s panics: %v", function, err)
 				}
-				if want := function + " panicked at default/b: assignment to entry in nil map"; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "configmaps of cluster test") {
+				if want := function + " panicked at default/b: a config map is bad"; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "configmaps of cluster test") {
 					t.Errorf("%q does not say %q", err, want)
 				}
 				r.expectPanic(inf.Status(), inf.Status().Panics, function, "default/b")

@@ -50,7 +50,7 @@ type Match struct{ index, value string }
 // that object until the object changes. The store, its other indexes and all
 // subscribers do have it.
 func (inf *Informer[T]) AddIndex(name string, index func(values []string, obj T) []string) (*Index[T], error) {
-	err := inf.engine.addIndex(indexPrefix+name, index)
+	err := inf.store.AddIndex(indexPrefix+name, func(values []string, held Object) []string { return index(values, inf.store.expand(held)) })
 	if errors.Is(err, indexer.ErrIndexExists) {
 		err = fmt.Errorf("index %q exists already", name)
 	}
@@ -71,7 +71,7 @@ func (in *Index[T]) Get(value string) []T { return in.inf.List(Query{By: in.Is(v
 
 // Values returns all values of the objects in the store, in order.
 func (in *Index[T]) Values() []string {
-	v := in.inf.engine.pin()
+	v := in.inf.store.Pin()
 	defer v.Release()
 	return slices.Collect(v.IndexValues(in.name))
 }

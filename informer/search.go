@@ -2,7 +2,6 @@ package informer
 
 import (
 	"iter"
-	"math"
 	"slices"
 	"strings"
 
@@ -27,38 +26,11 @@ func (p plan) exact() bool {
 	return p.rest == nil && p.by.index == "" && len(p.values) == 0
 }
 
-// collect appends to dst the objects of v that match q, in the order of keys.
-func collect[T Object](v *indexer.View[T], dst []T, q Query) []T {
-	p := planFor(v, q)
-	if !p.exact() || q.Limit != 0 {
-		return filter(v, dst, q, p)
-	}
-	if dst == nil && q.Namespace == "" && q.After == "" {
-		n := v.Len()
-		if p.index != "" { // counting costs little compared to growing the result
-			n = v.IndexedCount(p.index, p.value, math.MaxInt)
-		}
-		dst = make([]T, 0, n)
-	}
-	if p.index == "" {
-		return v.Append(dst, q.prefix(), q.After)
-	}
-	return v.AppendIndexed(dst, p.index, p.value, q.prefix(), q.After)
-}
-
-// filter appends to dst the candidates of a plan that match.
-func filter[T Object](v *indexer.View[T], dst []T, q Query, p plan) []T {
-	for _, o := range search(v, q, p) {
-		dst = append(dst, o)
-	}
-	return dst
-}
-
 // search yields the keys and objects of v that match q, in the order of keys.
-func search[T Object](v *indexer.View[T], q Query, p plan) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
+func search(v *indexer.View[Object], q Query, p plan) iter.Seq2[string, Object] {
+	return func(yield func(string, Object) bool) {
 		n := 0
-		offer := func(key string, o T) bool {
+		offer := func(key string, o Object) bool {
 			if p.rest != nil && !p.rest.Matches(labels.Set(o.GetLabels())) {
 				return true
 			}
@@ -77,7 +49,7 @@ func search[T Object](v *indexer.View[T], q Query, p plan) iter.Seq2[string, T] 
 			// Each value's objects are in order; merge them.
 			type item struct {
 				key string
-				o   T
+				o   Object
 			}
 			var items []item
 			for _, value := range p.values {
@@ -97,7 +69,7 @@ func search[T Object](v *indexer.View[T], q Query, p plan) iter.Seq2[string, T] 
 
 // indexed reports whether the index of m has the object with the given key under
 // m's value.
-func indexed[T Object](v *indexer.View[T], m Match, key string) bool {
+func indexed(v *indexer.View[Object], m Match, key string) bool {
 	for k := range v.Indexed(m.index, m.value, key, "") {
 		return k == key
 	}
@@ -107,7 +79,7 @@ func indexed[T Object](v *indexer.View[T], m Match, key string) bool {
 // planFor chooses the index with the fewest candidates. It counts in all indexes
 // to the same limit, and raises that step by step, so that counting never takes
 // longer than the search.
-func planFor[T Object](v *indexer.View[T], q Query) plan {
+func planFor(v *indexer.View[Object], q Query) plan {
 	var requirements labels.Requirements
 	if q.Labels != nil {
 		requirements, _ = q.Labels.Requirements()

@@ -64,14 +64,9 @@ func NewFromSource[T Object](cluster string, src Source[T], opts ...Option) (*In
 		return nil, err
 	}
 	custom := customSource[T]{src, transform, customTarget[T](cluster, o)}
-	scope := scoped[T]{custom, func() source.Target { return custom.target }}
-	if keep != nil {
-		scope.Source = filtered[T]{custom, keep, scope.target}
-	}
-	e := newStored(o, func(obj T) T { return obj })
-	e.sources.Store(&[]scoped[T]{scope})
-	inf := newInformer[T](o, e)
+	inf := newInformer(o, keep, nil)
 	inf.custom = true
+	inf.setSources(scoped{custom, func() source.Target { return custom.target }})
 	return inf, nil
 }
 
@@ -79,7 +74,7 @@ func NewFromSource[T Object](cluster string, src Source[T], opts ...Option) (*In
 func customTarget[T Object](cluster string, o *options) source.Target {
 	t := source.Target{Cluster: cluster}
 	t.Resource.Resource = o.resource
-	sample, ok := any(newOf[T]()).(runtime.Object)
+	sample, ok := newOf(reflect.TypeFor[T]()).(runtime.Object)
 	if ok && o.resource == "" {
 		if kinds, _, err := o.scheme.ObjectKinds(sample); err == nil {
 			t.Resource, _ = meta.UnsafeGuessKindToResource(kinds[0])
@@ -100,7 +95,7 @@ type customSource[T Object] struct {
 }
 
 // List implements source.Source. It does not use pages.
-func (s customSource[T]) List(ctx context.Context, _ source.ListOptions, each func(T) error) (source.ListResult, error) {
+func (s customSource[T]) List(ctx context.Context, _ source.ListOptions, each func(Object) error) (source.ListResult, error) {
 	version, err := s.src.List(ctx, func(o T) error {
 		o, err := s.transformed(o)
 		if err != nil {
@@ -113,11 +108,11 @@ func (s customSource[T]) List(ctx context.Context, _ source.ListOptions, each fu
 
 // Watch implements source.Source. It ends the watch after the timeout, as a server
 // does.
-func (s customSource[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[T]) error) error {
+func (s customSource[T]) Watch(ctx context.Context, opts source.WatchOptions, each func(source.Event[Object]) error) error {
 	watchCtx, cancel := context.WithTimeout(ctx, time.Duration(opts.TimeoutSeconds)*time.Second)
 	defer cancel()
 	err := s.src.Watch(watchCtx, opts.ResourceVersion, func(c Change[T]) error {
-		e := source.Event[T]{ResourceVersion: c.ResourceVersion}
+		e := source.Event[Object]{ResourceVersion: c.ResourceVersion}
 		switch c.Type {
 		case Added:
 			e.Type = source.Added

@@ -69,12 +69,12 @@ type Status struct {
 
 // Status returns the current status of the informer.
 func (inf *Informer[T]) Status() Status {
-	target, stats, latest := inf.target(), inf.engine.stats(), inf.engine.latest()
+	target, stats, latest := inf.target(), inf.store.Stats(), inf.store.Latest()
 	s := Status{
 		Cluster: target.Cluster, Resource: target.Resource, Namespace: target.Namespace,
-		Phase: Stopped, Synced: latest.synced,
+		Phase: Stopped, Synced: latest.Synced,
 		Objects: stats.Objects, Bytes: stats.Bytes, Events: stats.Events,
-		ResourceVersion: formatVersion(latest.resourceVersion),
+		ResourceVersion: formatVersion(latest.ResourceVersion),
 		Expected:        -1,
 	}
 	s.Panics, s.LastPanic = inf.opts.panics.status()

@@ -20,8 +20,8 @@ func (inf *Informer[T]) waitForSync(ctx context.Context, of *run) error {
 		if of != nil {
 			r = of
 		}
-		latest := inf.engine.latest()
-		if latest.synced {
+		latest := inf.store.Latest()
+		if latest.Synced {
 			return nil
 		}
 		if r != nil && ended(r.silent) {
@@ -33,7 +33,7 @@ func (inf *Informer[T]) waitForSync(ctx context.Context, of *run) error {
 			}
 		}
 		select {
-		case <-latest.superseded:
+		case <-latest.Tail().Ready():
 		case <-changed:
 		case <-ctx.Done():
 			return inf.unsynced(context.Cause(ctx))
@@ -73,14 +73,14 @@ func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) err
 		return err
 	}
 	for {
-		latest := inf.engine.latest()
-		if latest.synced && latest.resourceVersion >= want {
+		latest := inf.store.Latest()
+		if latest.Synced && latest.ResourceVersion >= want {
 			return nil
 		}
 		select {
-		case <-latest.superseded:
+		case <-latest.Tail().Ready():
 		case <-ctx.Done():
-			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, formatVersion(latest.resourceVersion), context.Cause(ctx))
+			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, formatVersion(latest.ResourceVersion), context.Cause(ctx))
 		}
 	}
 }

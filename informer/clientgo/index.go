@@ -107,8 +107,8 @@ func (s *store) ByIndex(name, value string) ([]any, error) {
 	if !view.HasIndex(name) {
 		return nil, errNoIndex(name)
 	}
-	out := make([]item, 0, view.IndexedCount(name, value, math.MaxInt))
-	return objects(view.AppendIndexed(out, name, value, "", "")), nil
+	out := make([]any, 0, view.IndexedCount(name, value, math.MaxInt))
+	return appendObjects(out, view.IndexedWindows(name, value, "", "")), nil
 }
 
 // IndexKeys returns the keys of the objects that have value in the index, in

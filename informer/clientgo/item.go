@@ -1,13 +1,14 @@
 package clientgo
 
 import (
+	"iter"
 	"strings"
-	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/internal/indexer"
 	"github.com/tidings-io/tidings/internal/object"
 )
 
@@ -70,16 +71,14 @@ func (i item) obj() any {
 	return i.held
 }
 
-// objects converts items to their objects in place: an item has the memory
-// layout of an any.
-func objects(items []item) []any {
-	out := unsafe.Slice((*any)(unsafe.Pointer(unsafe.SliceData(items))), len(items))
-	for i := range out {
-		if k, ok := out[i].(*keyed); ok {
-			out[i] = k.obj
+// appendObjects appends the objects of items to dst.
+func appendObjects(dst []any, windows iter.Seq[indexer.Window[item]]) []any {
+	for items := range windows {
+		for i := range items.Len() {
+			dst = append(dst, items.At(i).obj())
 		}
 	}
-	return out
+	return dst
 }
 
 func (i item) key() string { return object.Key(i.GetNamespace(), i.GetName()) }

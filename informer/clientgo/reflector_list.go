@@ -228,5 +228,9 @@ func (s *stagingStore) replace(version string) error {
 		s.engine.replace(items, version)
 		return nil
 	}
-	return s.store.Replace(objects(items), version)
+	all := make([]any, len(items))
+	for i, one := range items {
+		all[i] = one.obj()
+	}
+	return s.store.Replace(all, version)
 }

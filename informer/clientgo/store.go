@@ -234,7 +234,7 @@ func (s *store) Resync() error { return nil }
 func (s *store) List() []any {
 	view := s.ix.Pin()
 	defer view.Release()
-	return objects(view.Append(make([]item, 0, view.Len()), "", ""))
+	return appendObjects(make([]any, 0, view.Len()), view.Windows("", ""))
 }
 
 // ListKeys returns all keys, in order.

@@ -124,7 +124,7 @@ func (ix *Indexer[T]) set(o T, m *meta, updated bool) {
 		ix.events = append(ix.events, event)
 		return
 	}
-	if held := s.newest.Load(); same(s, held, o, m) || stale(s, held, m) {
+	if same(s, o, m) || stale(s, m) {
 		return // already in the log
 	}
 	ix.advance(m.namespace, m.resourceVersion)
@@ -145,8 +145,8 @@ func (ix *Indexer[T]) change(s *slot[T], o T, m *meta) {
 	ix.addBytes(o, 1)
 	ix.addBytes(old, -1)
 	ix.reindex(s, old, o, true, true)
-	s.uid = m.uid
-	ix.supersede(s, &version[T]{object: o, resourceVersion: m.resourceVersion})
+	s.uid, s.resourceVersion = m.uid, m.resourceVersion
+	ix.supersede(s, &version[T]{object: o})
 }
 
 // remove deletes an object. o is its last state.
@@ -159,12 +159,12 @@ func (ix *Indexer[T]) remove(o T, m *meta) {
 		}
 		return
 	}
-	held := s.newest.Load()
-	if stale(s, held, m) {
+	if stale(s, m) {
 		return
 	}
+	old := s.newest.Load().object
 	ix.advance(m.namespace, m.resourceVersion)
-	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: held.object, ResourceVersion: ix.rv})
+	ix.events = append(ix.events, Event[T]{Type: Deleted, Object: o, Old: old, ResourceVersion: ix.rv})
 	ix.drop(s)
 }
 
@@ -194,7 +194,7 @@ func (ix *Indexer[T]) replace(list *delta.List[T], quiet bool) {
 			continue
 		}
 		s.listed = true
-		if !same(s, s.newest.Load(), o, m) {
+		if !same(s, o, m) {
 			ix.change(s, o, m)
 		}
 	}
@@ -233,8 +233,8 @@ func (ix *Indexer[T]) dropUnlisted(namespace string) {
 
 // insert creates the slot of a new object.
 func (ix *Indexer[T]) insert(o T, m *meta) *slot[T] {
-	s := &slot[T]{key: object.Key(m.namespace, m.name), uid: m.uid}
-	ix.supersede(s, &version[T]{object: o, resourceVersion: m.resourceVersion})
+	s := &slot[T]{key: object.Key(m.namespace, m.name), uid: m.uid, resourceVersion: m.resourceVersion}
+	ix.supersede(s, &version[T]{object: o})
 	ix.addBytes(o, 1)
 	ix.slots.Store(s.key, s)
 	ix.order.Set(s)

@@ -163,8 +163,8 @@ type Indexer[T object.Object] struct {
 	// that needs a View publishes them.
 	dirty atomic.Bool
 
-	pivots sync.Pool // of *slot[T], for walks to begin at
-	least  slot[T]   // its key sorts before all others; never changed
+	walks sync.Pool // of *walk[T]
+	least slot[T]   // its key sorts before all others; never changed
 
 	writer       sync.Mutex // guards what follows
 	order        *btree.BTreeG[*slot[T]]

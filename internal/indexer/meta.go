@@ -40,19 +40,19 @@ func prefetch[T object.Object](ix *Indexer[T], out *metaWindow, n int, at func(i
 }
 
 // same reports whether o is the version of the object that the store holds.
-func same[T object.Object](s *slot[T], held *version[T], o T, m *meta) bool {
-	if held.resourceVersion != m.resourceVersion || s.uid != m.uid {
+func same[T object.Object](s *slot[T], o T, m *meta) bool {
+	if s.resourceVersion != m.resourceVersion || s.uid != m.uid {
 		return false
 	}
 	if m.resourceVersion != 0 {
 		return true
 	}
 	version := o.GetResourceVersion()
-	return version != "" && version == held.object.GetResourceVersion()
+	return version != "" && version == s.newest.Load().object.GetResourceVersion()
 }
 
 // stale reports whether the incoming object is an earlier version of the very
 // object that the store holds.
-func stale[T object.Object](s *slot[T], held *version[T], m *meta) bool {
-	return m.resourceVersion != 0 && held.resourceVersion > m.resourceVersion && s.uid == m.uid
+func stale[T object.Object](s *slot[T], m *meta) bool {
+	return m.resourceVersion != 0 && s.resourceVersion > m.resourceVersion && s.uid == m.uid
 }

@@ -110,10 +110,13 @@ type slot[T object.Object] struct {
 	key    string
 	newest atomic.Pointer[version[T]]
 
-	// Only the writer uses these.
-	uid     uint64 // hash of the uid of the newest version
-	listed  bool   // the list that is being applied contains the object
-	history int32  // 1 + index in Indexer.history; 0: not in it
+	// Only the writer uses these. The first two are of the newest version. They are
+	// here so that comparing versions does not touch objects that have left the CPU's
+	// caches, and so that a version takes 32 bytes even if T is an interface.
+	uid             uint64 // hash of the uid
+	resourceVersion uint64
+	listed          bool  // the list that is being applied contains the object
+	history         int32 // 1 + index in Indexer.history; 0: not in it
 }
 
 // version is one version of an object.
@@ -122,10 +125,7 @@ type version[T object.Object] struct {
 	// stamp is twice the epoch of the first View that sees the version, plus
 	// tombstone if the object is deleted.
 	stamp uint64
-	// resourceVersion is that of the object. It is here so that comparing versions
-	// does not touch objects that have left the CPU's caches.
-	resourceVersion uint64
-	older           atomic.Pointer[version[T]]
+	older atomic.Pointer[version[T]]
 }
 
 const tombstone = 1

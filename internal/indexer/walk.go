@@ -6,79 +6,98 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// walk yields the objects of slots as a View sees them. A slot, its newest version
+// walk visits the objects of slots as a View sees them. A slot, its newest version
 // and the object are in three places of a memory much larger than the CPU's
 // caches. So walk collects slots, reads one place of all of them, then the next:
 // cache misses that do not depend on one another overlap. One slot after the other
 // takes three times as long.
 //
-// A walk does not escape to the heap, so it costs the garbage collector nothing.
+// Walks are pooled, so that a read does not allocate.
 type walk[T object.Object] struct {
 	epoch    uint64
-	yield    func(string, T) bool // if nil, objects are appended to dst
-	dst      []T
+	pivot    slot[T] // where the walk begins
 	slots    [window]*slot[T]
 	versions [window]*version[T]
-	objects  [window]T
 	n        int // slots collected
 	flushAt  int // how many to collect: few at first, for short reads
+	used     int // the largest n so far
 	stopped  bool
 }
 
 const window = 32
 
-// end flushes what is left and returns dst.
-func (w *walk[T]) end() (dst []T) {
-	w.flush()
-	return w.dst
+// visitor is called with slots of a View and the versions it sees there, in order. It
+// returns whether to go on. The slices are only valid during the call.
+type visitor[T object.Object] func([]*slot[T], []*version[T]) bool
+
+// Window is a few consecutive objects of a View.
+type Window[T object.Object] struct{ versions []*version[T] }
+
+// Len is the number of objects.
+func (w Window[T]) Len() int { return len(w.versions) }
+
+// At returns an object.
+func (w Window[T]) At(i int) T { return w.versions[i].object }
+
+// walk returns a walk, which must be ended.
+func (v *View[T]) walk() *walk[T] {
+	w, ok := v.ix.walks.Get().(*walk[T])
+	if !ok {
+		w = new(walk[T])
+	}
+	w.epoch, w.flushAt = v.epoch, 4
+	return w
+}
+
+// end returns a walk to its pool. It keeps no object alive.
+func (v *View[T]) end(w *walk[T]) {
+	clear(w.slots[:w.used])
+	clear(w.versions[:w.used])
+	w.pivot.key, w.n, w.used, w.stopped = "", 0, 0, false
+	v.ix.walks.Put(w)
+}
+
+// begin sets the key to begin at and returns the pivot.
+func (w *walk[T]) begin(key string) *slot[T] {
+	w.pivot.key = key
+	return &w.pivot
 }
 
 // add adds a slot and reports whether to go on.
-func (w *walk[T]) add(s *slot[T]) bool {
+func (w *walk[T]) add(s *slot[T], visit visitor[T]) bool {
 	w.slots[w.n] = s
 	if w.n++; w.n < w.flushAt {
 		return true
 	}
 	w.flushAt = min(2*w.flushAt, window)
-	return w.flush()
+	return w.flush(visit)
 }
 
-// flush yields the objects of the collected slots and reports whether to go on.
-func (w *walk[T]) flush() bool {
-	if w.stopped {
+// flush visits the objects of the collected slots and reports whether to go on.
+func (w *walk[T]) flush(visit visitor[T]) bool {
+	if w.stopped || w.n == 0 {
 		return false
 	}
-	slots, versions, objects := w.slots[:w.n], w.versions[:w.n], w.objects[:w.n]
-	w.n = 0
+	slots, versions := w.slots[:w.n], w.versions[:w.n]
+	w.used, w.n = max(w.used, w.n), 0
 	for i, s := range slots {
 		versions[i] = s.newest.Load()
 	}
 	n := 0
 	for i, s := range slots {
 		version := versions[i]
-		stamp := version.stamp
-		if stamp/2 > w.epoch {
+		if version.epoch() > w.epoch {
 			if version = s.at(w.epoch); version == nil {
 				continue
 			}
-			stamp = version.stamp
 		}
-		if stamp&tombstone == 0 {
-			slots[n], objects[n] = s, version.object
+		if !version.deleted() {
+			slots[n], versions[n] = s, version
 			n++
 		}
 	}
-	if w.yield == nil {
-		w.dst = append(w.dst, objects[:n]...)
-		return true
-	}
-	for i, s := range slots[:n] {
-		if !w.yield(s.key, objects[i]) {
-			w.stopped = true
-			return false
-		}
-	}
-	return true
+	w.stopped = !visit(slots[:n], versions[:n])
+	return !w.stopped
 }
 
 // All yields every object in the order of the keys, which is etcd's.
@@ -96,60 +115,77 @@ func (v *View[T]) Namespace(namespace string) iter.Seq2[string, T] {
 // From yields the objects whose keys begin with prefix and are greater than
 // after, such as the next page of a list.
 func (v *View[T]) From(prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) { v.from(prefix, after, yield, nil) }
+	return func(yield func(string, T) bool) { v.from(prefix, after, each(yield)) }
 }
 
-// Append appends to dst what From yields. It is faster than From.
-func (v *View[T]) Append(dst []T, prefix, after string) []T { return v.from(prefix, after, nil, dst) }
+// Windows yields what From yields, several objects at a time. It is faster than
+// From. A window is only valid until the next one.
+func (v *View[T]) Windows(prefix, after string) iter.Seq[Window[T]] {
+	return func(yield func(Window[T]) bool) {
+		v.from(prefix, after, func(_ []*slot[T], versions []*version[T]) bool { return yield(Window[T]{versions}) })
+	}
+}
 
-func (v *View[T]) from(prefix, after string, yield func(string, T) bool, dst []T) []T {
+// each visits one object at a time.
+func each[T object.Object](yield func(string, T) bool) visitor[T] {
+	return func(slots []*slot[T], versions []*version[T]) bool {
+		for i, s := range slots {
+			if !yield(s.key, versions[i].object) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func (v *View[T]) from(prefix, after string, visit visitor[T]) {
 	end := prefixEnd(prefix)
 	if end != "" && after >= end {
-		return dst
+		return
 	}
-	w := &walk[T]{epoch: v.epoch, yield: yield, dst: dst, flushAt: 4}
-	pivot := v.ix.pivot()
-	defer v.ix.pivots.Put(pivot)
+	w := v.walk()
+	defer v.end(w)
 	// Find the slot to stop at first, so that the walk need not compare keys.
 	var stop *slot[T]
 	if end != "" {
-		v.order.Ascend(pivot.begin(end), func(s *slot[T]) bool {
+		v.order.Ascend(w.begin(end), func(s *slot[T]) bool {
 			stop = s
 			return false
 		})
 	}
-	visit := func(s *slot[T]) bool { return s != stop && w.add(s) }
+	add := func(s *slot[T]) bool { return s != stop && w.add(s, visit) }
 	if begin := max(prefix, successor(after)); begin == "" {
-		v.order.Scan(visit)
+		v.order.Scan(add)
 	} else {
-		v.order.Ascend(pivot.begin(begin), visit)
+		v.order.Ascend(w.begin(begin), add)
 	}
-	return w.end()
+	w.flush(visit)
 }
 
 // Indexed yields the objects that an index has under value, in the order of their
 // keys: those whose keys begin with prefix and are greater than after. It yields
 // nothing if the view does not have the index.
 func (v *View[T]) Indexed(name, value, prefix, after string) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) { v.indexed(name, value, prefix, after, yield, nil) }
+	return func(yield func(string, T) bool) { v.indexed(name, value, prefix, after, each(yield)) }
 }
 
-// AppendIndexed appends to dst what Indexed yields. It is faster than Indexed.
-func (v *View[T]) AppendIndexed(dst []T, name, value, prefix, after string) []T {
-	return v.indexed(name, value, prefix, after, nil, dst)
+// IndexedWindows yields what Indexed yields, as Windows does.
+func (v *View[T]) IndexedWindows(name, value, prefix, after string) iter.Seq[Window[T]] {
+	return func(yield func(Window[T]) bool) {
+		v.indexed(name, value, prefix, after, func(_ []*slot[T], versions []*version[T]) bool { return yield(Window[T]{versions}) })
+	}
 }
 
-func (v *View[T]) indexed(name, value, prefix, after string, yield func(string, T) bool, dst []T) []T {
+func (v *View[T]) indexed(name, value, prefix, after string, visit visitor[T]) {
 	tree, end := v.index(name), prefixEnd(prefix)
 	if tree == nil || end != "" && after >= end {
-		return dst
+		return
 	}
-	w := &walk[T]{epoch: v.epoch, yield: yield, dst: dst, flushAt: 4}
-	pivot := v.ix.pivot()
-	defer v.ix.pivots.Put(pivot)
+	w := v.walk()
+	defer v.end(w)
 	var stop *slot[T]
 	if end != "" {
-		tree.Ascend(entry[T]{value, pivot.begin(end)}, func(e entry[T]) bool {
+		tree.Ascend(entry[T]{value, w.begin(end)}, func(e entry[T]) bool {
 			if e.value == value {
 				stop = e.slot
 			}
@@ -157,31 +193,16 @@ func (v *View[T]) indexed(name, value, prefix, after string, yield func(string, 
 		})
 	}
 	first := true
-	tree.Ascend(entry[T]{value, pivot.begin(max(prefix, successor(after)))}, func(e entry[T]) bool {
+	tree.Ascend(entry[T]{value, w.begin(max(prefix, successor(after)))}, func(e entry[T]) bool {
 		if e.value != value || e.slot == stop {
 			return false
 		}
 		if first {
 			first, value = false, e.value // the string that all entries share: it compares by pointer
 		}
-		return w.add(e.slot)
+		return w.add(e.slot, visit)
 	})
-	return w.end()
-}
-
-// pivot returns a slot to begin a walk at. Slots are pooled, so that a short read
-// does not allocate.
-func (ix *Indexer[T]) pivot() *slot[T] {
-	if s, ok := ix.pivots.Get().(*slot[T]); ok {
-		return s
-	}
-	return new(slot[T])
-}
-
-// begin sets the key of a pivot and returns it.
-func (s *slot[T]) begin(key string) *slot[T] {
-	s.key = key
-	return s
+	w.flush(visit)
 }
 
 // successor returns the least key greater than key, or "" for "".

@@ -18,6 +18,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/informer/clientgo"
 	"github.com/tidings-io/tidings/internal/delta"
 	"github.com/tidings-io/tidings/internal/indexer"
@@ -110,16 +111,16 @@ func openIndexer(create func(cache.KeyFunc, cache.Indexers, ...cache.StoreOption
 // openStore makes a store as informers have it, with the index that a first
 // query by a label makes. Its readers use their memory again, or do not.
 func openStore(n int, again bool) contender {
-	store := indexer.New(indexer.Options[*corev1.Pod]{})
-	all := make([]*corev1.Pod, n)
+	store := indexer.New(indexer.Options[informer.Object]{})
+	all := make([]informer.Object, n)
 	for i := range all {
 		all[i] = barePod(i, n, i+1)
 	}
-	store.Apply([]delta.Delta[*corev1.Pod]{{Type: delta.Replaced, List: &delta.List[*corev1.Pod]{Items: all, ResourceVersion: strconv.Itoa(n)}}})
+	store.Apply([]delta.Delta[informer.Object]{{Type: delta.Replaced, List: &delta.List[informer.Object]{Items: all, ResourceVersion: strconv.Itoa(n)}}})
 	label := answerLabel(10)
-	_ = store.AddIndex(label, func(values []string, p *corev1.Pod) []string { return append(values, p.Labels[label]) }) // the name is free
+	_ = store.AddIndex(label, func(values []string, o informer.Object) []string { return append(values, o.GetLabels()[label]) }) // the name is free
 	return contender{
-		write: func(p *corev1.Pod) { store.Apply([]delta.Delta[*corev1.Pod]{{Type: delta.Updated, Object: p}}) },
+		write: func(p *corev1.Pod) { store.Apply([]delta.Delta[informer.Object]{{Type: delta.Updated, Object: p}}) },
 		get: func(namespace, name string) bool {
 			_, ok := store.GetNamed(namespace, name)
 			return ok
@@ -133,7 +134,10 @@ func openStore(n int, again bool) contender {
 				if !again {
 					into = make([]*corev1.Pod, 0, view.Len())
 				}
-				own = view.Append(into, "", "")
+				for w := range view.Windows("", "") {
+					into = appendPods(into, w)
+				}
+				own = into
 				return len(own)
 			}
 			selected := func(s labels.Selector) int {
@@ -144,12 +148,23 @@ func openStore(n int, again bool) contender {
 				if !again {
 					into = make([]*corev1.Pod, 0, view.IndexedCount(label, value, math.MaxInt))
 				}
-				own = view.AppendIndexed(into, label, value, "", "")
+				for w := range view.IndexedWindows(label, value, "", "") {
+					into = appendPods(into, w)
+				}
+				own = into
 				return len(own)
 			}
 			return list, selected
 		},
 	}
+}
+
+// appendPods is what the library's informers do to list.
+func appendPods(dst []*corev1.Pod, w indexer.Window[informer.Object]) []*corev1.Pod {
+	for i := range w.Len() {
+		dst = append(dst, w.At(i).(*corev1.Pod))
+	}
+	return dst
 }
 
 // contend lets a writer and readers at a store of n pods, again and again.

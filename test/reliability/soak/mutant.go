@@ -32,7 +32,7 @@ var Mutants = []Mutant{
 		file: "internal/indexer/apply.go", function: "change",
 		node: "same := ix.same != nil && ix.same(old, o)",
 		with: `if m.resourceVersion%199 == 0 {
-			ix.supersede(s, &version[T]{object: o, resourceVersion: m.resourceVersion})
+			ix.supersede(s, &version[T]{object: o})
 			return
 		}
 		$0`,
@@ -46,7 +46,7 @@ var Mutants = []Mutant{
 	{
 		Name: "keep", What: "some deleted objects are kept",
 		file: "internal/indexer/apply.go", function: "remove",
-		node: "stale(s, held, m)",
+		node: "stale(s, m)",
 		with: "$0 || m.resourceVersion%29 == 0",
 	},
 	{
