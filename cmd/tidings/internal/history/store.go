@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -72,6 +75,9 @@ func Open(dir string, opts Options) (*Store, error) {
 		opts.Logger = slog.Default()
 	}
 	s := &Store{opts: opts, dir: dir, log: opts.Logger.With("history", dir), series: map[uint32]*Series{}, stop: make(chan struct{})}
+	if err := s.makeFolder(); err != nil {
+		return nil, openError(dir, err)
+	}
 	var err error
 	if s.db, err = pebble.Open(dir, s.pebbleOptions()); err != nil {
 		return nil, openError(dir, err)
@@ -83,6 +89,21 @@ func Open(dir string, opts Options) (*Store, error) {
 		s.running.Go(s.retain)
 	}
 	return s, nil
+}
+
+// makeFolder makes the folder for its owner alone: it will have the objects of clusters.
+func (s *Store) makeFolder() error {
+	if s.opts.InMemory || s.opts.ReadOnly || s.opts.fs != nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(s.dir)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		s.log.Warn("the folder of the history may be read by others of this machine: run chmod go-rwx on it", "mode", info.Mode().Perm().String())
+	}
+	return err
 }
 
 func (s *Store) pebbleOptions() *pebble.Options {
@@ -127,19 +148,14 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 // openError says what to do about an error of Open.
 func openError(dir string, err error) error {
 	switch {
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EACCES) && isLock(err):
+	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
 		return fmt.Errorf("open the history in %s: another process has it open; give each server a folder of its own: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("open the history in %s: the folder cannot be written; choose another or change its owner: %w", dir, err)
-	case errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), strings.HasSuffix(err.Error(), "does not exist"):
 		return fmt.Errorf("open the history in %s: there is none in this folder: %w", dir, err)
 	}
 	return fmt.Errorf("open the history in %s: %w", dir, err)
-}
-
-func isLock(err error) bool {
-	var path *fs.PathError
-	return errors.As(err, &path) && path.Op == "lock"
 }
 
 // load reads the format and the series.

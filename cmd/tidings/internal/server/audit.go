@@ -150,8 +150,8 @@ func (a *audited) what() {
 // hold anything: tokens, what exec runs, what a proxied service is sent.
 var auditedParameters = []string{
 	// of REST routes, and of reads of the Kubernetes API
-	"allowWatchBookmarks", "continue", "exclude", "fieldSelector", "labelSelector", "limit", "namespace", "pretty", "resourceVersion",
-	"resourceVersionMatch", "sendInitialEvents", "since", "source", "timeout", "timeoutSeconds", "verbose", "visible", "watch",
+	"allowWatchBookmarks", "at", "changes", "continue", "exclude", "fieldSelector", "labelSelector", "limit", "namespace", "pretty", "resourceVersion",
+	"resourceVersionMatch", "sendInitialEvents", "since", "source", "timeout", "timeoutSeconds", "until", "verbose", "visible", "watch",
 	// of requests that are forwarded
 	"container", "dryRun", "fieldManager", "fieldValidation", "follow", "force", "gracePeriodSeconds", "limitBytes", "orphanDependents",
 	"previous", "propagationPolicy", "sinceSeconds", "sinceTime", "stderr", "stdin", "stdout", "tailLines", "timestamps", "tty",
