@@ -147,7 +147,8 @@ func TestCertificateErrors(t *testing.T) {
 		{expired.URL + " --certificate-authority " + inFile(t, certificateOf(expired)), "renew the server's certificate"},
 		{strings.Replace(srv.URL, "https", "http", 1), srv.URL[len("https://"):] + " speaks HTTPS, not HTTP; use --server https://" + srv.URL[len("https://"):]},
 		{strings.Replace(w.hosts[0], "http", "https", 1), w.hosts[0][len("http://"):] + " speaks HTTP, not HTTPS; use --server " + w.hosts[0]},
-		{srv.URL + " --certificate-authority /nowhere", "/nowhere"},
+		{srv.URL + " --certificate-authority " + inFile(t, certificateOf(expired)), "unknown authority, which is not in /"},
+		{srv.URL + " --certificate-authority /nowhere", "--certificate-authority: open /nowhere"},
 	} {
 		for _, command := range []string{"get", "watch", "api-resources"} {
 			args := append([]string{command, "pods"}, append([]string{"--server"}, strings.Fields(c.args)...)...)
@@ -170,6 +171,23 @@ func TestCertificateErrors(t *testing.T) {
 			if code != 0 || out != "pod/p\n" {
 				t.Errorf("%s %s: %d, %q, %q", args, to, code, out, errs)
 			}
+		}
+	}
+}
+
+// client-go says "unknown" of a server that refuses discovery.
+func TestGetSaysWhyDiscoveryIsForbidden(t *testing.T) {
+	w := newWorld(t)
+	srv := front(w, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you cannot impersonate jane at `+r.URL.Path+`","reason":"Forbidden","code":403}`)
+	})
+	srv.Start()
+	for path, address := range map[string]string{"/api": srv.URL, "/clusters/b/api": srv.URL + "/clusters/b"} {
+		_, errs, code := runIn(t.Context(), "get", "pods", "--as", "jane", "--server", address)
+		if want := "Error from server (Forbidden): you cannot impersonate jane at " + path + "\n"; code != 1 || errs != want {
+			t.Errorf("%d, %q, want %q", code, errs, want)
 		}
 	}
 }
