@@ -194,6 +194,7 @@ func TestServeErrors(t *testing.T) {
 		"--max-watches -1":                  "--max-watches",
 		"--authentication upstream --client-ca-file /nowhere":                      "/nowhere",
 		"--authentication upstream --tls-cert-file /no --tls-private-key-file /no": "certificate /no",
+		"--write-kubeconfig " + w.kubeconfig:                                       "would replace your kubeconfig",
 		"--write-kubeconfig /dev/null/x":                                           "--write-kubeconfig",
 		"--authentication upstream --insecure-serve-anyone":                        "makes no sense",
 		"--resource podz --resource nope":                                          "did you mean pods?",
