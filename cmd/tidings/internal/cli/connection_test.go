@@ -175,23 +175,6 @@ func TestCertificateErrors(t *testing.T) {
 	}
 }
 
-// client-go says "unknown" of a server that refuses discovery.
-func TestGetSaysWhyDiscoveryIsForbidden(t *testing.T) {
-	w := newWorld(t)
-	srv := front(w, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) {
-		rw.Header().Set("Content-Type", "application/json")
-		rw.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you cannot impersonate jane at `+r.URL.Path+`","reason":"Forbidden","code":403}`)
-	})
-	srv.Start()
-	for path, address := range map[string]string{"/api": srv.URL, "/clusters/b/api": srv.URL + "/clusters/b"} {
-		_, errs, code := runIn(t.Context(), "get", "pods", "--as", "jane", "--server", address)
-		if want := "Error from server (Forbidden): you cannot impersonate jane at " + path + "\n"; code != 1 || errs != want {
-			t.Errorf("%d, %q, want %q", code, errs, want)
-		}
-	}
-}
-
 func TestClientCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.create(pod("p"))
