@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -58,7 +59,14 @@ func KubeconfigCluster(url string, ca []byte) *api.Cluster {
 
 // WriteKubeconfig writes a kubeconfig to a file that only its owner may read.
 func WriteKubeconfig(config *api.Config, path string) error {
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	var err error
+	if info, missing := os.Stat(path); missing == nil && info.Mode().IsRegular() {
+		err = os.Chmod(path, 0o600) // writing keeps the mode of a file that exists
+	}
+	if err == nil {
+		err = clientcmd.WriteToFile(*config, path)
+	}
+	if err != nil {
 		return fmt.Errorf("write a kubeconfig to %s: %w", path, err)
 	}
 	return nil

@@ -48,8 +48,14 @@ func TestRedirectKubeconfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	written := filepath.Join(dir, "written")
+	if err := os.WriteFile(written, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := cluster.WriteKubeconfig(several, written); err != nil {
 		t.Fatal(err)
+	}
+	if info, err := os.Stat(written); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("credentials in a file that others may read: %v %v", info.Mode(), err)
 	}
 	again, err := clientcmd.LoadFromFile(written)
 	if err != nil || again.AuthInfos["user-a"].Token != "token-a" {

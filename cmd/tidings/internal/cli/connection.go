@@ -85,6 +85,18 @@ func (c *connection) check() (err error) {
 			return fmt.Errorf("--token-file: %w", err)
 		}
 	}
+	for _, f := range []struct{ flag, file string }{
+		{clientcmd.FlagCAFile, c.overrides.ClusterInfo.CertificateAuthority},
+		{clientcmd.FlagCertFile, c.overrides.AuthInfo.ClientCertificate},
+		{clientcmd.FlagKeyFile, c.overrides.AuthInfo.ClientKey},
+	} {
+		if f.file == "" {
+			continue
+		}
+		if _, err := os.ReadFile(f.file); err != nil {
+			return fmt.Errorf("--%s: %w", f.flag, err)
+		}
+	}
 	return nil
 }
 
@@ -195,6 +207,6 @@ func (g *globals) kubeconfigClusters() ([]*cluster.Cluster, error) {
 // watchOver makes the requests of a configuration report silence and end in time.
 // correct is what to do about a wrong URL, before the right one.
 func (g *globals) watchOver(cfg *rest.Config, correct string) {
-	l := &link{notice: g.screen.notice, server: cfg.Host, correct: correct, timeout: g.conn.timeout}
+	l := &link{notice: g.screen.notice, server: cfg.Host, correct: correct, ca: g.conn.overrides.ClusterInfo.CertificateAuthority, timeout: g.conn.timeout}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return watched{l, next} })
 }

@@ -147,7 +147,8 @@ func TestCertificateErrors(t *testing.T) {
 		{expired.URL + " --certificate-authority " + inFile(t, certificateOf(expired)), "renew the server's certificate"},
 		{strings.Replace(srv.URL, "https", "http", 1), srv.URL[len("https://"):] + " speaks HTTPS, not HTTP; use --server https://" + srv.URL[len("https://"):]},
 		{strings.Replace(w.hosts[0], "http", "https", 1), w.hosts[0][len("http://"):] + " speaks HTTP, not HTTPS; use --server " + w.hosts[0]},
-		{srv.URL + " --certificate-authority /nowhere", "/nowhere"},
+		{srv.URL + " --certificate-authority " + inFile(t, certificateOf(expired)), "unknown authority, which is not in /"},
+		{srv.URL + " --certificate-authority /nowhere", "--certificate-authority: open /nowhere"},
 	} {
 		for _, command := range []string{"get", "watch", "api-resources"} {
 			args := append([]string{command, "pods"}, append([]string{"--server"}, strings.Fields(c.args)...)...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidings-io/tidings/internal/fakeapi"
@@ -116,6 +118,18 @@ func TestGetSeveralClusters(t *testing.T) {
 	out, _, _ = w.run("get", "pods", "--context", "*", "-o", "name")
 	check(t, out, "a pod/p", "b pod/q")
 	if _, errs, code := w.run("get", "pods", "--context", "*", "-o", "json"); code != 1 || !strings.Contains(errs, "one --context") {
+		t.Errorf("%d %s", code, errs)
+	}
+	config, err := clientcmd.LoadFromFile(w.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters[config.Contexts["b"].Cluster].Server = strings.Replace(w.hosts[1], "http:", "https:", 1)
+	wrong := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, wrong); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := runIn(t.Context(), "get", "pods", "--context", "*", "--kubeconfig", wrong); code != 1 || !strings.HasPrefix(errs, `error: cluster "b": https://`) {
 		t.Errorf("%d %s", code, errs)
 	}
 	// What there is of one is shown though the other fails.

@@ -27,9 +27,12 @@ func (e *toldError) Unwrap() error { return e.err }
 // has a message of ours.
 func (get *getter) failed(ctx context.Context, c *cluster.Cluster, err error) error {
 	var network *url.Error
+	var connecting *uselessError
 	switch {
 	case err == nil:
 		return nil
+	case get.many && errors.As(err, &connecting):
+		return &toldError{fmt.Sprintf("error: cluster %q: %v", c.Name(), connecting), err}
 	case errors.As(err, &network):
 		return fmt.Errorf("cluster %q: %w", c.Name(), err)
 	}

@@ -22,6 +22,7 @@ type link struct {
 	notice  func(string)
 	server  string // the URL, for messages
 	correct string // what to do about a wrong URL, before the right one
+	ca      string // the file of --certificate-authority, "" for none
 	timeout time.Duration
 	told    atomic.Bool // that the server is silent
 }
@@ -140,6 +141,9 @@ func (l *link) explain(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
+		if l.ca != "" {
+			err = fmt.Errorf("%w, which is not in %s", err, l.ca)
+		}
 		return &uselessError{fmt.Errorf("%s: %w", l.server, err), "name the file of that authority's certificate with --certificate-authority (--insecure-skip-tls-verify trusts anybody)"}
 	case errors.As(err, &name):
 		return &uselessError{fmt.Errorf("%s: %w", l.server, err), "connect by a name that the certificate is for, or say with --tls-server-name which of them to expect"}

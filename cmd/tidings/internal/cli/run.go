@@ -70,7 +70,7 @@ func run(ctx context.Context, streams IO, name string, args []string, logging fu
 	}
 	for _, text := range g.failures(err) {
 		if g.logErrors {
-			g.log.Error("stopped", "err", text)
+			g.log.Error("stopped", "err", strings.TrimPrefix(text, "error: "))
 			continue
 		}
 		// Hints are quoted command lines.

@@ -75,7 +75,12 @@ may read.`,
     --tls-cert-dir tls --external-url https://mirror.example.com:6443 \
     --write-kubeconfig mirror.yaml --audit-log audit.log
   curl '127.0.0.1:8888/pods?namespace=kube-system&limit=5'`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("serve takes no arguments, and %q is one; name resources with --resource, as in --resource pods", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g.logErrors = true; g.level == "" {
 				g.logFrom(slog.LevelInfo)
@@ -124,7 +129,7 @@ may read.`,
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	f.StringVar(&sv.pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
 	sv.admit.flags(g, cmd)
-	sv.audit.flags(cmd)
+	sv.audit.flags(g, cmd)
 	sv.past.flags(cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd

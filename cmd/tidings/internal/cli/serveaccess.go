@@ -1,17 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -93,6 +96,9 @@ func (a *admission) check(g *globals) error {
 	case a.grace < 0:
 		return fmt.Errorf("--authorization-grace %s: give a duration such as 5m", a.grace)
 	}
+	if a.replacesInput(g) {
+		return fmt.Errorf("--write-kubeconfig %s would replace your kubeconfig and its credentials: name another file", a.kubeconfig)
+	}
 	if a.external != "" {
 		if err := a.checkExternal(); err != nil {
 			return fmt.Errorf("--external-url %s: %w", a.external, err)
@@ -155,6 +161,21 @@ func (a *admission) selfMade(g *globals, addr net.Addr) (config *tls.Config, err
 		hosts = append(hosts, u.Hostname())
 	}
 	return authority.TLS(hosts)
+}
+
+// replacesInput reports whether the kubeconfig to write is one that clusters are read
+// from.
+func (a *admission) replacesInput(g *globals) bool {
+	written, err := os.Stat(a.kubeconfig)
+	if err != nil {
+		return false
+	}
+	for _, file := range filepath.SplitList(cmp.Or(g.kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar), clientcmd.RecommendedHomeFile)) {
+		if read, err := os.Stat(file); err == nil && os.SameFile(read, written) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkExternal rejects an --external-url that clients cannot use.

@@ -15,12 +15,15 @@ type auditing struct {
 	rotation audit.Rotation
 }
 
-func (a *auditing) flags(cmd *cobra.Command) {
+func (a *auditing) flags(g *globals, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.file, "audit-log", "", "write to this `file`, or to standard output with -, who has read what: a line of JSON for each request, in the form of audit.k8s.io/v1 Events of level Metadata")
 	f.IntVar(&a.rotation.MaxSize, "audit-log-maxsize", 100, "`megabytes` after which the file of the audit log is rotated")
 	f.IntVar(&a.rotation.MaxBackups, "audit-log-maxbackup", 10, "`number` of rotated files to keep; 0: all")
 	f.IntVar(&a.rotation.MaxAge, "audit-log-maxage", 0, "`days` to keep rotated files; 0: no limit")
+	for _, name := range []string{"audit-log-maxsize", "audit-log-maxbackup", "audit-log-maxage"} {
+		g.needs(name, "audit-log")
+	}
 	complete(cmd, "audit-log", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	})

@@ -156,6 +156,9 @@ func TestServeChecksItsResources(t *testing.T) {
 	if last := records(t, errs); code != 1 || last[len(last)-1]["msg"] != "stopped" {
 		t.Errorf("it ends with %d: %s", code, errs)
 	} else {
+		if err := last[len(last)-1]["err"].(string); !strings.HasPrefix(err, "--resource") {
+			t.Errorf("the error begins as on a terminal: %s", err)
+		}
 		contains(t, last[len(last)-1]["err"].(string), "--resource podz: none of the 2 clusters serves it", "did you mean pods?")
 	}
 
