@@ -73,8 +73,8 @@ func checkMetrics(t *testing.T, url string) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		`tidings_synced{cluster="demo",group="apps",namespace="",resource="deployments",version="v1"} 1`,
-		`tidings_handler_backlog_age_seconds{cluster="demo",group="policy",handler="budgets",`,
+		`tidings_informer_synced{cluster="demo",group="apps",resource="deployments",resource_namespace="",version="v1"} 1`,
+		`tidings_informer_handler_backlog_age_seconds{cluster="demo",group="policy",handler="budgets",`,
 	} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("the metrics lack %s:\n%s", want, body)
