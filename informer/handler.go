@@ -17,7 +17,8 @@ type Handler[T Object] interface {
 	Handle(Event[T])
 }
 
-// HandlerFunc is a function as a [Handler]. It receives every event.
+// HandlerFunc is a function as a [Handler]. It receives every event, also [Synced] and
+// [Bookmark], which have no Object: look at the type first.
 type HandlerFunc[T Object] func(Event[T])
 
 // Handle calls f.

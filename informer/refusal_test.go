@@ -25,3 +25,16 @@ func TestRefusalsNameTheResource(t *testing.T) {
 		}
 	})
 }
+
+// A name that discovery does not know has no version: the hint must not mention one.
+func TestRefusalOfAnUnknownNameSaysWhatToDo(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
+		inf, err := informer.New[*metav1.PartialObjectMetadata](r.conn, informer.Resource("deploymints"))
+		r.must(err)
+		err = inf.Start(r.ctx)
+		refused := (*informer.RefusedError)(nil)
+		if !errors.As(err, &refused) || refused.Hint != "correct the name, or install the resource (see: kubectl api-resources)" || !strings.Contains(err.Error(), "did you mean deployments.apps?") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
