@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/informer"
@@ -37,4 +39,20 @@ func TestRefusalOfAnUnknownNameSaysWhatToDo(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	})
+}
+
+// A transform cannot leave an object out. The list fails, and the process goes on.
+func TestTransformThatReturnsNil(t *testing.T) {
+	for name, opts := range map[string][]informer.Option{"plain": nil, "compact": {informer.Compact()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, fakeapi.Options{}, func(r *rig) {
+				r.set("default", "a", "1")
+				none := informer.Transform(func(*corev1.ConfigMap) (*corev1.ConfigMap, error) { return nil, nil })
+				inf := r.configMapInformer(append(opts, none)...)
+				if err := inf.Start(r.within(time.Second)); err == nil || !strings.Contains(err.Error(), "the transform returned nil for default/a without an error; to leave objects out, use a filter") {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		})
+	}
 }
