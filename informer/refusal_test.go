@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/fakeapi"
@@ -55,4 +56,23 @@ func TestTransformThatReturnsNil(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Untagged lacks the tag `json:"metadata"`.
+type Untagged struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+}
+
+// DeepCopyObject implements runtime.Object.
+func (u *Untagged) DeepCopyObject() runtime.Object { out := *u; return &out }
+
+// Objects of a type that cannot have their names would replace each other.
+func TestTypeWithoutMetadata(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
+		_, err := informer.New[*Untagged](r.conn, informer.Resource("configmaps"), informer.Kind("ConfigMap"))
+		if err == nil || !strings.Contains(err.Error(), "embed metav1.ObjectMeta with the tag `json:\"metadata\"`") {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }

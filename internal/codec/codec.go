@@ -69,7 +69,12 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 		if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[runtime.Object]()) || !t.Implements(reflect.TypeFor[metav1.Object]()) {
 			return nil, fmt.Errorf("objects cannot be kept as %s: it must be a pointer to the Go type of a Kubernetes kind, *unstructured.Unstructured or *metav1.PartialObjectMetadata", t)
 		}
-		codec = typed[T]{gvk: gvk, apiVersion: gvk.GroupVersion().String(), opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
+		c := typed[T]{gvk: gvk, apiVersion: gvk.GroupVersion().String(), opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
+		// Without a name, all objects would be one.
+		if o, err := c.Decode(JSON, []byte(`{"metadata":{"name":"a"}}`)); err == nil && any(o).(metav1.Object).GetName() != "a" {
+			return nil, fmt.Errorf("objects cannot be kept as %s: it has no field for their metadata; embed metav1.ObjectMeta with the tag `json:\"metadata\"`", t)
+		}
+		codec = c
 	}
 	return codec.(Codec[T]), nil
 }
