@@ -76,3 +76,20 @@ func TestTypeWithoutMetadata(t *testing.T) {
 		}
 	})
 }
+
+// The error of a wait for a stuck handler has its name.
+func TestWaitForStuckHandler(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
+		r.set("default", "a", "1")
+		release := make(chan struct{})
+		inf := r.configMapInformer()
+		h := inf.AddHandler(informer.HandlerFunc[*corev1.ConfigMap](func(informer.Event[*corev1.ConfigMap]) { <-release }), informer.Named("slow"))
+		r.must(inf.Start(r.ctx))
+		for _, err := range []error{h.WaitForSync(r.within(time.Second)), h.Remove(r.within(time.Second))} {
+			if err == nil || !strings.Contains(err.Error(), `handler "slow"`) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		close(release)
+	})
+}
