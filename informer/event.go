@@ -47,7 +47,9 @@ func (t EventType) String() string {
 // Event is what a handler or a loop receives. Object and Old are shared with the
 // store and all other readers: they must not be modified.
 type Event[T Object] struct {
-	Type   EventType
+	Type EventType
+	// Object is the current state, or the last known one of a Deleted. Synced and
+	// Bookmark have none: it is nil.
 	Object T
 	// Old is the state before an Updated or Deleted. It is nil if the informer
 	// was started with [From] and had not seen the object before.

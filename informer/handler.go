@@ -17,7 +17,8 @@ type Handler[T Object] interface {
 	Handle(Event[T])
 }
 
-// HandlerFunc is a function as a [Handler]. It receives every event.
+// HandlerFunc is a function as a [Handler]. It receives every event, also [Synced] and
+// [Bookmark], which have no Object: look at the type first.
 type HandlerFunc[T Object] func(Event[T])
 
 // Handle calls f.
@@ -152,6 +153,14 @@ type HandlerStatus struct {
 // Status returns the current status of the handler.
 func (r *Registration) Status() HandlerStatus { return r.status() }
 
+// name names the handler in errors.
+func (r *Registration) name() string {
+	if name := r.status().Name; name != "" {
+		return fmt.Sprintf("handler %q", name)
+	}
+	return "a handler"
+}
+
 // WaitForSync waits until the handler has returned from the initial list. The
 // error is ctx's.
 func (r *Registration) WaitForSync(ctx context.Context) error {
@@ -164,7 +173,7 @@ func (r *Registration) WaitForSync(ctx context.Context) error {
 	case <-r.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a handler to receive the initial list: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for %s to receive the initial list: %w", r.name(), context.Cause(ctx))
 	}
 }
 
@@ -238,7 +247,7 @@ func (r *Registration) wait(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a handler to return: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for %s to return: %w", r.name(), context.Cause(ctx))
 	}
 }
 

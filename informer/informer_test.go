@@ -486,6 +486,9 @@ func TestWaitForOwnWrite(t *testing.T) {
 		if err := inf.WaitFor(r.within(time.Second), "999999"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "999999") {
 			t.Errorf("waiting for the future gives %v", err)
 		}
+		if err := r.configMapInformer().WaitFor(r.within(time.Second), "1"); !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "; the informer does not run") {
+			t.Errorf("waiting without Start gives %v", err)
+		}
 		if err := inf.WaitFor(r.ctx, "soon"); !errors.Is(err, informer.ErrVersion) {
 			t.Errorf("waiting for no version gives %v", err)
 		}

@@ -80,7 +80,11 @@ func (inf *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) err
 		select {
 		case <-latest.Tail().Ready():
 		case <-ctx.Done():
-			return fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, formatVersion(latest.ResourceVersion), context.Cause(ctx))
+			err := fmt.Errorf("%s: wait for resourceVersion %s, having %q: %w", inf.target(), resourceVersion, formatVersion(latest.ResourceVersion), context.Cause(ctx))
+			if phase := inf.Status().Phase; phase == Stopped || phase == Refused {
+				err = fmt.Errorf("%w; the informer does not run", err)
+			}
+			return err
 		}
 	}
 }

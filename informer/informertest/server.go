@@ -68,7 +68,8 @@ func (s *Server) AddResource(resource metav1.APIResource) error {
 func (s *Server) Create(obj Object) (Object, error) { return s.cluster.Create(obj) }
 
 // Update replaces an object, with its status, and returns it as stored. If obj has a
-// resourceVersion that is not the current one, the error is a Conflict.
+// resourceVersion that is not the current one, the error is a Conflict. An update that
+// changes nothing makes no event.
 func (s *Server) Update(obj Object) (Object, error) { return s.cluster.Update(obj) }
 
 // Delete removes an object at once, even if it has finalizers.

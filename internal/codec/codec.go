@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,12 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 		if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[runtime.Object]()) || !t.Implements(reflect.TypeFor[metav1.Object]()) {
 			return nil, fmt.Errorf("objects cannot be kept as %s: it must be a pointer to the Go type of a Kubernetes kind, *unstructured.Unstructured or *metav1.PartialObjectMetadata", t)
 		}
-		codec = typed[T]{gvk: gvk, apiVersion: gvk.GroupVersion().String(), opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
+		c := typed[T]{gvk: gvk, apiVersion: gvk.GroupVersion().String(), opts: opts, elem: t.Elem(), protobuf: t.Implements(reflect.TypeFor[unmarshaler]())}
+		// Without a name, all objects would be one.
+		if o, err := c.Decode(JSON, []byte(`{"metadata":{"name":"a"}}`)); err == nil && any(o).(metav1.Object).GetName() != "a" {
+			return nil, fmt.Errorf("objects cannot be kept as %s: it has no field for their metadata; embed metav1.ObjectMeta with the tag `json:\"metadata\"`", t)
+		}
+		codec = c
 	}
 	return codec.(Codec[T]), nil
 }
@@ -91,8 +97,8 @@ func finish(o apiObject, gvk schema.GroupVersionKind, opts Options) {
 }
 
 // Transformed returns a codec that passes decoded objects through transform, which
-// may modify them. An error of transform is an error of Decode. Calls of transform
-// are never concurrent.
+// may modify them. An error of transform is an error of Decode, and so is nil instead of
+// an object. Calls of transform are never concurrent.
 func Transformed[T any](c Codec[T], transform func(T) (T, error)) Codec[T] {
 	return &transformed[T]{Codec: c, transform: transform}
 }
@@ -110,7 +116,19 @@ func (c *transformed[T]) Decode(format Format, raw []byte) (T, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.transform(o)
+	out, err := c.transform(o)
+	if v := reflect.ValueOf(out); err == nil && v.Kind() == reflect.Pointer && v.IsNil() {
+		return out, fmt.Errorf("the transform returned nil%s without an error; to leave objects out, use a filter", nameOf(o))
+	}
+	return out, err
+}
+
+// nameOf returns the name of an object as a part of a message.
+func nameOf(o any) string {
+	if m, ok := o.(metav1.Object); ok {
+		return " for " + strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/")
+	}
+	return ""
 }
 
 // Shared returns a codec whose objects share equal parts with earlier ones, if they

@@ -18,7 +18,7 @@ func kindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	}
 	gvks, _, err := scheme.Scheme.ObjectKinds(obj)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("fakeapi: an object of type %T without kind: %w", obj, err)
+		return schema.GroupVersionKind{}, fmt.Errorf("fakeapi: an object of type %T, which is not built in, needs kind and apiVersion: %w", obj, err)
 	}
 	return gvks[0], nil
 }

@@ -272,6 +272,8 @@ func (r *Reflector[T]) refused(err error) *RefusedError {
 		return &RefusedError{err, hint}
 	case apierrors.IsUnauthorized(err):
 		return &RefusedError{err, "check the credentials of the kubeconfig: they are missing, wrong or expired"}
+	case apierrors.IsNotFound(err) && resource.Version == "": // named by the caller, and discovery does not know it
+		return &RefusedError{err, "correct the name, or install the resource (see: kubectl api-resources)"}
 	case apierrors.IsNotFound(err):
 		return &RefusedError{err, fmt.Sprintf("the cluster does not serve %s in version %q (see: kubectl api-resources)", name, resource.Version)}
 	case apierrors.IsMethodNotSupported(err):

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +50,8 @@ func (a alert) uses(metric string) bool {
 	return regexp.MustCompile(`\b` + metric + `(_bucket|_count|_sum)?\b`).MatchString(a.Expr)
 }
 
-// docs/metrics.md has every metric of the code, with its alerts.
+// docs/metrics.md has every metric of the code, with its alerts. No other page names a
+// metric that does not exist.
 func TestReferenceOfMetrics(t *testing.T) {
 	var rules struct {
 		Spec struct {
@@ -117,9 +119,20 @@ func TestReferenceOfMetrics(t *testing.T) {
 	} else if string(page) != want {
 		t.Errorf("docs/metrics.md is not what the code and the alerts say; write it again: go test ./cmd/tidings/internal/server -run TestReferenceOfMetrics -update")
 	}
-	for _, name := range regexp.MustCompile(`\btidings_[a-z_]+[a-z]\b`).FindAllString(intro, -1) {
-		if !strings.Contains(b.String(), "`"+name+"`") {
-			t.Errorf("docs/metrics.md tells of %s, which does not exist", name)
+	pages, err := filepath.Glob(filepath.Join(filepath.Dir(reference), "*.md"))
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("found the pages %v: %v", pages, err)
+	}
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, metric := range regexp.MustCompile(`\btidings_[a-z_]+[a-z]\b`).FindAllString(string(page), -1) {
+			family := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(metric, "") // of a histogram
+			if !strings.Contains(b.String(), "`"+family+"`") {
+				t.Errorf("docs/%s tells of %s, which does not exist", filepath.Base(name), metric)
+			}
 		}
 	}
 }
