@@ -33,6 +33,9 @@ func Filter[T Object](keep func(T) bool) Option {
 func transformAndFilter[T Object](o *options) (transform func(T) (T, error), keep func(T) bool, err error) {
 	if o.transform != nil {
 		f, ok := o.transform.(func(T) (T, error))
+		if ok && f == nil {
+			return nil, nil, errors.New("informer.Transform: the function is nil")
+		}
 		if !ok {
 			return nil, nil, fmt.Errorf("informer.Transform: a %T does not fit an informer of %s", o.transform, reflect.TypeFor[T]())
 		}
@@ -42,14 +45,22 @@ func transformAndFilter[T Object](o *options) (transform func(T) (T, error), kee
 					err = o.panics.record("Transform", Key(obj), p, listFails)
 				}
 			}()
-			if out, err = f(obj); err != nil {
-				err = fmt.Errorf("transform %s: %w", Key(obj), err)
+			key := Key(obj) // before f may change it
+			out, err = f(obj)
+			switch v := reflect.ValueOf(out); {
+			case err != nil:
+				err = fmt.Errorf("transform %s: %w", key, err)
+			case v.Kind() == reflect.Pointer && v.IsNil():
+				err = fmt.Errorf("the transform returned nil for %s without an error; to leave objects out, use a filter", key)
 			}
 			return out, err
 		}
 	}
 	if o.filter != nil {
 		f, ok := o.filter.(func(T) bool)
+		if ok && f == nil {
+			return nil, nil, errors.New("informer.Filter: the function is nil")
+		}
 		if !ok {
 			return nil, nil, fmt.Errorf("informer.Filter: a %T does not fit an informer of %s", o.filter, reflect.TypeFor[T]())
 		}

@@ -42,6 +42,20 @@ func TestRefusalOfAnUnknownNameSaysWhatToDo(t *testing.T) {
 	})
 }
 
+// A function that is nil would panic at each object.
+func TestFunctionsThatAreNil(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, func(r *rig) {
+		for says, opt := range map[string]informer.Option{
+			"informer.Filter: the function is nil":    informer.Filter[*corev1.ConfigMap](nil),
+			"informer.Transform: the function is nil": informer.Transform[*corev1.ConfigMap](nil),
+		} {
+			if _, err := informer.New[*corev1.ConfigMap](r.conn, opt); err == nil || err.Error() != says {
+				t.Errorf("the error is %v, not %s", err, says)
+			}
+		}
+	})
+}
+
 // A transform cannot leave an object out. The list fails, and the process goes on.
 func TestTransformThatReturnsNil(t *testing.T) {
 	for name, opts := range map[string][]informer.Option{"plain": nil, "compact": {informer.Compact()}} {

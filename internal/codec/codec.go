@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,8 +96,8 @@ func finish(o apiObject, gvk schema.GroupVersionKind, opts Options) {
 }
 
 // Transformed returns a codec that passes decoded objects through transform, which
-// may modify them. An error of transform is an error of Decode, and so is nil instead of
-// an object. Calls of transform are never concurrent.
+// may modify them. An error of transform is an error of Decode. Calls of transform
+// are never concurrent.
 func Transformed[T any](c Codec[T], transform func(T) (T, error)) Codec[T] {
 	return &transformed[T]{Codec: c, transform: transform}
 }
@@ -116,19 +115,7 @@ func (c *transformed[T]) Decode(format Format, raw []byte) (T, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out, err := c.transform(o)
-	if v := reflect.ValueOf(out); err == nil && v.Kind() == reflect.Pointer && v.IsNil() {
-		return out, fmt.Errorf("the transform returned nil%s without an error; to leave objects out, use a filter", nameOf(o))
-	}
-	return out, err
-}
-
-// nameOf returns the name of an object as a part of a message.
-func nameOf(o any) string {
-	if m, ok := o.(metav1.Object); ok {
-		return " for " + strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/")
-	}
-	return ""
+	return c.transform(o)
 }
 
 // Shared returns a codec whose objects share equal parts with earlier ones, if they
