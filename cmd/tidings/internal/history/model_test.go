@@ -179,7 +179,7 @@ func (m *model) check(t *rapid.T) {
 		return
 	}
 	// A few moments; all of them would be quadratic.
-	for range 4 {
+	for range 2 {
 		i := rapid.IntRange(0, len(m.states)-1).Draw(t, "state")
 		want := m.states[i]
 		s, err := r.AtVersion(want.version)

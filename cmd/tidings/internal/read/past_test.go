@@ -79,7 +79,7 @@ func TestOldVersionsAreReadFromTheHistory(t *testing.T) {
 			r.must(err)
 			var got []string
 			expected := want
-			last := ""
+			last := make(chan string, 1)
 			for e, err := range events {
 				r.must(err)
 				if e.Object == nil {
@@ -88,7 +88,7 @@ func TestOldVersionsAreReadFromTheHistory(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %s@%s", e.Type, e.Object.GetName(), e.Object.GetResourceVersion()))
 				if len(got) == len(want) { // it has reached the present
 					go func() {
-						last = "ADDED last@" + r.set("default", "last", "1", "app=web")
+						last <- "ADDED last@" + r.set("default", "last", "1", "app=web")
 					}()
 				}
 				if len(got) == len(want)+1 {
@@ -96,7 +96,7 @@ func TestOldVersionsAreReadFromTheHistory(t *testing.T) {
 				}
 			}
 			cancel()
-			if expected = append(expected[:len(expected):len(expected)], last); strings.Join(got, "\n") != strings.Join(expected, "\n") {
+			if expected = append(expected[:len(expected):len(expected)], <-last); strings.Join(got, "\n") != strings.Join(expected, "\n") {
 				t.Errorf("%s: the watch from %s delivers\n%s\nnot\n%s", name, begin, strings.Join(got, "\n"), strings.Join(expected, "\n"))
 			}
 			r.delete("default", "last")

@@ -127,7 +127,7 @@ func difference(p *table.Printer, want metav1.TableRow, asked, answered time.Tim
 	}
 	diff := ""
 	asked, answered = asked.Add(-time.Second), answered.Add(time.Second)
-	for at := asked; ; at = at.Add(100 * time.Millisecond) {
+	for at := asked; ; at = at.Add(20 * time.Millisecond) { // two ages with fractions of a second fit each other for less than a second
 		if at.After(answered) {
 			at = answered
 		}
