@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,9 @@ func (h *historyFlags) check() error {
 	return nil
 }
 
+// demoHistory bounds the history of the demo, in memory.
+const demoHistory = 128 << 20
+
 // open opens the history, nil if none is wanted. The caller must call done in the end.
 func (h *historyFlags) open(demo bool, log *slog.Logger) (rec *history.Recording, done func() error, err error) {
 	inMemory := demo && h.dir == ""
@@ -68,11 +72,12 @@ func (h *historyFlags) open(demo bool, log *slog.Logger) (rec *history.Recording
 		}
 		return nil, func() error { return nil }, nil
 	}
-	dir := h.dir
+	dir, size := h.dir, h.bytes
 	if inMemory {
 		dir = "history"
+		size = cmp.Or(size, demoHistory)
 	}
-	store, err := history.Open(dir, history.Options{For: h.keep, Size: h.bytes, InMemory: inMemory, Logger: log})
+	store, err := history.Open(dir, history.Options{For: h.keep, Size: size, InMemory: inMemory, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
