@@ -41,14 +41,19 @@ func TestRelease(t *testing.T) {
 	if _, err := os.Stat(root + "/.git"); err != nil {
 		t.Skipf("a release is built from a commit, and this is no checkout: %v", err)
 	}
+	head, err := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "HEAD").Output() // it may move on meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := strings.TrimSpace(string(head))
 	out, again := t.TempDir(), t.TempDir()
-	sums, err := dist(root, "HEAD", out, []platform{here}, "")
+	sums, err := dist(root, commit, out, []platform{here}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GOFLAGS", "-tags=other")
 	t.Setenv("GOAMD64", "v3")
-	repeated, err := dist(root, "HEAD", again, []platform{here}, "")
+	repeated, err := dist(root, commit, again, []platform{here}, "")
 	if err != nil || !bytes.Equal(sums, repeated) {
 		t.Fatalf("the second build: %v, it has other checksums:\n%s\n%s", err, sums, repeated)
 	}
@@ -70,7 +75,7 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	binary := install(t, m, out)
-	checkVersion(t, binary, m.Spec.Version)
+	checkVersion(t, binary, m.Spec.Version, commit)
 	checkBill(t, platformFile("cdx.json"), m.Spec.Version)
 	if here.os == "linux" {
 		checkImage(t, file("image.tar"), read(t, binary))
@@ -160,13 +165,13 @@ func output(t *testing.T, name string, args ...string) string {
 }
 
 // checkVersion checks what the program says that it is.
-func checkVersion(t *testing.T, binary, version string) {
+func checkVersion(t *testing.T, binary, version, commit string) {
 	t.Helper()
 	var says struct{ Version, Commit, Date, Go, Platform string }
 	if err := json.Unmarshal([]byte(output(t, binary, "version", "-o", "json")), &says); err != nil {
 		t.Fatal(err)
 	}
-	git := exec.CommandContext(t.Context(), "git", "show", "-s", "--format=%H %ct", "HEAD")
+	git := exec.CommandContext(t.Context(), "git", "show", "-s", "--format=%H %ct", commit)
 	git.Dir = root
 	said, err := git.Output()
 	if err != nil {
