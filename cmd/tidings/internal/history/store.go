@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,6 +41,7 @@ type Options struct {
 	// For tests.
 	fs           vfs.FS
 	leastChanges int
+	reserve      uint64
 }
 
 // Store is the history of one or more clusters in a folder. Its methods are safe for
@@ -50,9 +52,13 @@ type Store struct {
 	log  *slog.Logger
 	db   *pebble.DB
 
+	broken atomic.Pointer[error] // what has ended the storage engine
+
 	mu     sync.Mutex
 	series map[uint32]*Series
 	closed bool
+	room   error // whether there was, when it was last checked
+	looked time.Time
 
 	stop     chan struct{}
 	stopOnce sync.Once
@@ -67,6 +73,9 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if opts.Size <= 0 {
 		opts.Size = 10 << 30
+	}
+	if opts.reserve == 0 {
+		opts.reserve = reserve
 	}
 	if opts.leastChanges == 0 {
 		opts.leastChanges = leastChanges
@@ -196,7 +205,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	if err := s.db.Close(); err != nil {
+	if err := s.db.Close(); err != nil && s.broken.Load() == nil { // writers were told what is broken
 		return fmt.Errorf("close the history in %s: %w", s.dir, err)
 	}
 	return nil
@@ -281,6 +290,55 @@ func (s *Store) scan(prefix []byte, each func(key, value []byte) error) error {
 		}
 	}
 	return it.Close()
+}
+
+// reserve is the disk space that is left to others, and to the engine for rewriting files.
+// Without it, the engine could not go on in the middle of a write.
+const reserve = 256 << 20
+
+// checkRoom returns an error if there is too little space to write. It looks once a second.
+func (s *Store) checkRoom() error {
+	if s.opts.InMemory || s.opts.fs != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.looked) < time.Second {
+		return s.room
+	}
+	s.looked, s.room = time.Now(), nil
+	if disk, err := vfs.Default.GetDiskUsage(s.dir); err == nil && disk.AvailBytes < s.opts.reserve {
+		s.room = fmt.Errorf("the disk of %s has %d MiB left, and the history leaves %d MiB: make room, or set a smaller --history-size", s.dir, disk.AvailBytes>>20, s.opts.reserve>>20)
+	}
+	return s.room
+}
+
+// apply writes a batch, durably. If the engine cannot go on, because its log cannot be
+// written, every later call fails, too: the history goes on after a restart.
+func (s *Store) apply(b *pebble.Batch) (err error) {
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
+	}
+	if err := s.checkRoom(); err != nil {
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v; the history goes on after a restart", p)
+			s.broken.Store(&err)
+		}
+	}()
+	return s.db.Apply(b, pebble.Sync)
+}
+
+// set is apply for one key.
+func (s *Store) set(key, value []byte) error {
+	b := s.db.NewBatch()
+	defer b.Close()
+	if err := b.Set(key, value, nil); err != nil {
+		return err
+	}
+	return s.apply(b)
 }
 
 // DiskUsage is the disk space that the store takes, in bytes.

@@ -6,10 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 func quiet() Options { return Options{Logger: slog.New(slog.DiscardHandler)} }
@@ -59,6 +63,64 @@ func TestAFolderThatOthersCanReadIsReported(t *testing.T) {
 	if !strings.Contains(log.String(), "chmod go-rwx") {
 		t.Errorf("the log has %q", log.String())
 	}
+}
+
+// When the disk is full, nothing is written, and the history says so. It goes on when there
+// is room again.
+func TestFullDisk(t *testing.T) {
+	opts := quiet()
+	opts.reserve = 1 << 62
+	s, err := Open(t.TempDir(), opts)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	w, err := s.Writer(testPods)
+	must(t, err)
+	now := time.Now()
+	b := Batch{Time: now, ResourceVersion: 1, Relist: true, Changes: []Version{{Type: Added, Key: "a/x", ResourceVersion: 1, Object: []byte(`{}`)}}}
+	if err := w.Append(b); err == nil || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), "pods of cluster test") {
+		t.Errorf("the error is %v", err)
+	}
+	if r := s.Find(testPods); r.Stats().Failing == nil || r.Stats().Versions != 0 {
+		t.Errorf("the state is %+v", r.Stats())
+	}
+	s.mu.Lock()
+	s.opts.reserve, s.looked = 0, time.Time{}
+	s.mu.Unlock()
+	must(t, w.Append(b))
+	if r := s.Find(testPods); r.Stats().Failing != nil || r.Stats().Versions != 1 {
+		t.Errorf("the state is %+v", r.Stats())
+	}
+	must(t, w.Close(now))
+}
+
+// An engine that cannot write its log ends the history, and nothing else.
+func TestBrokenEngine(t *testing.T) {
+	var full atomic.Bool
+	injector := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	s, err := Open("history", Options{Logger: quiet().Logger, fs: errorfs.Wrap(vfs.NewMem(), injector)})
+	must(t, err)
+	w, err := s.Writer(testPods)
+	must(t, err)
+	b := Batch{Time: time.Now(), ResourceVersion: 1, Relist: true, Changes: []Version{{Type: Added, Key: "a/x", ResourceVersion: 1, Object: []byte(`{}`)}}}
+	must(t, w.Append(b))
+	full.Store(true)
+	for range 2 {
+		if err := w.Append(b); err == nil || !strings.Contains(err.Error(), "goes on after a restart") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	state, err := s.Find(testPods).AtVersion(1)
+	must(t, err)
+	if _, ok, err := state.Get("a/x"); !ok || err != nil {
+		t.Errorf("what was written cannot be read: %v, %v", ok, err)
+	}
+	must(t, state.Close())
+	must(t, s.Close())
 }
 
 // Retention drops the oldest windows, by age and by size, and what is left can be read.

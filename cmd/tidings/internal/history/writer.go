@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // Writer writes a series. There is one at a time. Its methods must not be called
@@ -109,7 +107,7 @@ func (w *Writer) progress(p progress) error {
 	if err != nil {
 		return err
 	}
-	if err := w.series.store.db.Set(progressKey(w.series.id), value, pebble.Sync); err != nil {
+	if err := w.series.store.set(progressKey(w.series.id), value); err != nil {
 		return w.failed(err)
 	}
 	w.series.mu.Lock()
@@ -140,7 +138,7 @@ func (w *Writer) Gap(g Gap) error {
 	if err != nil {
 		return err
 	}
-	if err := r.store.db.Set(gapKey(r.id, g.Seq), value, pebble.Sync); err != nil {
+	if err := r.store.set(gapKey(r.id, g.Seq), value); err != nil {
 		return w.failed(err)
 	}
 	r.mu.Lock()
@@ -208,7 +206,7 @@ func (w *Writer) Append(b Batch) error {
 	if err := out.Set(progressKey(r.id), value, nil); err != nil {
 		return err
 	}
-	if err := r.store.db.Apply(out, pebble.Sync); err != nil {
+	if err := r.store.apply(out); err != nil {
 		return w.failed(err)
 	}
 	r.mu.Lock()
@@ -304,7 +302,7 @@ func (r *Series) checkpoint(index int, x window, cut <-chan struct{}) error {
 	out := db.NewBatch()
 	defer func() { out.Close() }()
 	flush := func() error {
-		if err := db.Apply(out, pebble.NoSync); err != nil {
+		if err := r.store.apply(out); err != nil {
 			return err
 		}
 		out.Close()
@@ -340,7 +338,7 @@ func (r *Series) checkpoint(index int, x window, cut <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	if err := db.Set(windowKey(r.id, x.First), value, pebble.Sync); err != nil {
+	if err := r.store.set(windowKey(r.id, x.First), value); err != nil {
 		return err
 	}
 	r.mu.Lock()
