@@ -44,7 +44,7 @@ func demo(t *testing.T) (get func(path string) string) {
 		var all strings.Builder
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			fmt.Fprintln(&all, lines.Text())
-			if _, at, ok := strings.Cut(lines.Text(), "Serving on "); ok {
+			if _, at, ok := strings.Cut(lines.Text(), "msg=serving url="); ok {
 				at, _, _ = strings.Cut(at, " ")
 				url <- at
 			}

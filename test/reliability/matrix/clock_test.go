@@ -32,9 +32,18 @@ var harmless = map[string]string{
 	"cmd/tidings/internal/server/middleware.go":    "Unix",  // a deadline that has passed
 	"cmd/tidings/internal/kubeapi/table/object.go": "Parse", // how old objects are
 	"cmd/tidings/internal/kubeapi/table/table.go":  "UTC",
-	"cmd/tidings/internal/cli/events.go":           "UTC",
-	"cmd/tidings/internal/cli/watcher.go":          "Round",       // a duration in a message
-	"cmd/tidings/internal/cli/table.go":            "MarshalJSON", // of an object
+	"cmd/tidings/internal/cli/events.go":           "UTC Local",          // times that are printed
+	"cmd/tidings/internal/cli/watcher.go":          "Round",              // a duration in a message
+	"cmd/tidings/internal/cli/connection.go":       "Parse",              // times that are printed, durations of flags
+	"cmd/tidings/internal/cli/serve.go":            "Round",              // times that are printed, durations of flags
+	"cmd/tidings/internal/cli/serveaccess.go":      "Parse",              // times that are printed, durations of flags
+	"cmd/tidings/internal/history/version.go":      "UTC Unix UnixNano",  // times that are stored, and shown
+	"cmd/tidings/internal/mirror/connection.go":    "Round",              // durations in messages
+	"cmd/tidings/internal/read/past.go":            "Parse Truncate UTC", // moments that callers name
+	"cmd/tidings/internal/server/health.go":        "Round",              // times that are shown
+	"cmd/tidings/internal/server/metrics.go":       "Unix",               // times that are shown
+	"cmd/tidings/internal/server/server.go":        "Round",              // times that are shown
+	"cmd/tidings/internal/cli/table.go":            "MarshalJSON",        // of an object
 }
 
 // simulated are the packages that make up a cluster, for tests and the demo.
