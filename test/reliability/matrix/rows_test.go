@@ -188,7 +188,8 @@ var answerRows = []*row{
 	})},
 	{Fault: "503", While: listing, Errors: 2, Error: "unable to handle the request", Inject: both(faultproxy.Status(unavailable))},
 	{Fault: "503", While: watching, Errors: 2, Error: "unable to handle the request", Inject: both(faultproxy.Status(unavailable))},
-	{Fault: "503 for ten seconds", While: watching, Errors: 2, Error: "unable to handle the request", Most: 12, Inject: func(l *line) injected {
+	// A server also asks /readyz once a second while the connection is lost.
+	{Fault: "503 for ten seconds", While: watching, Errors: 2, Error: "unable to handle the request", Most: 24, Inject: func(l *line) injected {
 		i, begun := both(faultproxy.Status(unavailable))(l), time.Now()
 		i.hit = func() bool { return time.Since(begun) > 10*time.Second }
 		return i
