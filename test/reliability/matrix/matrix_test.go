@@ -42,6 +42,7 @@ type row struct {
 	Restores bool   // versions may go back
 	Forgets  bool   // it is the API server's business whether it still knows the last version, or all is listed again
 	Custom   bool   // is about a custom resource
+	Perhaps  string // a counter that grows or does not, by chance
 	SetUp    func(*rig)
 	Options  []informer.Option
 	Patience time.Duration // until all is well again; 0: a minute
@@ -388,8 +389,12 @@ func (r *rig) describe(out *seen, before []mark, grown map[string]float64) {
 		again := []string{"INFO the watch has expired; listing again", "INFO listed again"}
 		logged = slices.DeleteFunc(logged, func(line string) bool { return slices.Contains(again, line) })
 		logged = append(logged, "if all is listed again "+strings.Join(again, ", "))
-		counters = slices.DeleteFunc(counters, func(name string) bool { return name == "relists_total" })
-		counters = append(counters, "if all is listed again relists_total")
+		counters = slices.DeleteFunc(counters, func(name string) bool { return name == "informer_relists_total" })
+		counters = append(counters, "if all is listed again informer_relists_total")
+	}
+	if r.row.Perhaps != "" {
+		counters = slices.DeleteFunc(counters, func(name string) bool { return name == r.row.Perhaps })
+		counters = append(counters, "perhaps "+r.row.Perhaps)
 	}
 	out.log, out.counters = strings.Join(logged, ", "), strings.Join(counters, ", ")
 }

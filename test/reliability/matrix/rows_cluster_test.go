@@ -80,7 +80,8 @@ var clusterRows = []*row{
 		return i
 	}},
 	{Fault: "definition deleted and made again", While: watching, Custom: true, Waits: informer.Gone, Reads: "404 UnknownResource", Error: "the server could not find the requested resource|serves no resource", Shows: "the server could not find the requested resource` or `serves no resource", Busy: 20,
-		SetUp: func(r *rig) { r.define(r.kind) },
+		Perhaps: "informer_errors_total", // discovery may notice first: the informer ends, and its counters with it
+		SetUp:   func(r *rig) { r.define(r.kind) },
 		With: func(r *rig) injected {
 			r.churn.halt(true)
 			r.undefine(r.kind)
