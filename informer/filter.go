@@ -135,3 +135,11 @@ func (f filtered) Latest(ctx context.Context) (string, error) {
 	}
 	return versioner.Latest(ctx)
 }
+
+// Prepare implements source.Preparer.
+func (f filtered) Prepare(ctx context.Context) error {
+	if preparer, ok := f.Source.(source.Preparer); ok {
+		return preparer.Prepare(ctx)
+	}
+	return nil
+}

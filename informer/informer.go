@@ -66,6 +66,9 @@ func New[T Object](c *cluster.Cluster, opts ...Option) (*Informer[T], error) {
 	if o.retain > 0 && len(o.namespaces) > 1 {
 		return nil, errors.New("informer.Retain: several namespaces have no common resourceVersion to resume from")
 	}
+	if o.restorer != nil && (len(o.namespaces) > 1 || o.from != "") {
+		return nil, errors.New("informer.StartFrom: there must not be several namespaces, which have no common resourceVersion, nor informer.From")
+	}
 	transform, keep, err := transformAndFilter[T](o)
 	if err != nil {
 		return nil, err
@@ -105,6 +108,9 @@ func (inf *Informer[T]) connect(c *cluster.Cluster) error {
 	var sources []scoped
 	for _, namespace := range namespaces {
 		src := newKubeSource(c, namespace, inf.opts, reflect.TypeFor[T](), kind, inf.codec, inf.store.Held)
+		if inf.opts.restorer != nil {
+			src.warm = newWarmStart(inf.opts.restorer, inf.log)
+		}
 		sources = append(sources, scoped{src, src.target})
 	}
 	inf.setSources(sources...)

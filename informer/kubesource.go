@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/object"
 	"github.com/tidings-io/tidings/internal/source"
 )
 
@@ -25,6 +26,7 @@ type kubeSource struct {
 	opts    *options
 	codec   codecs
 	held    source.Lookup[Object]
+	warm    *warmStart // nil: starts with a list
 
 	goType reflect.Type            // of the informer
 	kind   schema.GroupVersionKind // of goType, if it follows from that
@@ -134,7 +136,27 @@ func (s *kubeSource) discover(ctx context.Context) (*source.Kube[Object], error)
 	}
 	target := s.guess
 	target.Resource, target.Kind = r.GVR(), r.Kind
-	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.held), nil
+	return source.NewKube(s.cluster.HTTPClient(), s.cluster.BaseURL(), target, c).Reuse(s.lookup), nil
+}
+
+// lookup returns an object that need not be decoded again.
+func (s *kubeSource) lookup(id object.Identity) (Object, bool) {
+	if o, ok := s.held(id); ok || s.warm == nil {
+		return o, ok
+	}
+	return s.warm.lookup(id)
+}
+
+// Prepare implements source.Preparer.
+func (s *kubeSource) Prepare(ctx context.Context) error {
+	if s.warm == nil || s.warm.loaded {
+		return nil
+	}
+	k, err := s.resolve(ctx, "list")
+	if err != nil {
+		return err
+	}
+	return s.warm.load(ctx, k)
 }
 
 // List implements source.Source.
@@ -152,6 +174,9 @@ func (s *kubeSource) Watch(ctx context.Context, opts source.WatchOptions, each f
 	k, err := s.resolve(ctx, "watch")
 	if err != nil {
 		return err
+	}
+	if s.warm != nil {
+		return s.checkNotFound(ctx, "watch", s.warm.watch(ctx, k, opts, each))
 	}
 	return s.checkNotFound(ctx, "watch", k.Watch(ctx, opts, each))
 }

@@ -26,6 +26,7 @@ type options struct {
 	labels     string
 	fields     string
 	from       string
+	restorer   Restorer // nil for none
 	pageSize   int64
 	retain     int
 	scheme     *runtime.Scheme

@@ -56,8 +56,8 @@ func NewFromSource[T Object](cluster string, src Source[T], opts ...Option) (*In
 	if err != nil {
 		return nil, err
 	}
-	if len(o.namespaces) > 0 || o.labels != "" || o.fields != "" || o.pageSize != 0 || o.codec.KeepManagedFields || o.compact {
-		return nil, errors.New("informer.NewFromSource: InNamespace, LabelSelector, FieldSelector, PageSize, KeepManagedFields and Compact are for API servers; select with informer.Filter, or in the source itself")
+	if len(o.namespaces) > 0 || o.labels != "" || o.fields != "" || o.pageSize != 0 || o.codec.KeepManagedFields || o.compact || o.restorer != nil {
+		return nil, errors.New("informer.NewFromSource: InNamespace, LabelSelector, FieldSelector, PageSize, KeepManagedFields, Compact and StartFrom are for API servers; select with informer.Filter, or in the source itself")
 	}
 	transform, keep, err := transformAndFilter[T](o)
 	if err != nil {

@@ -25,8 +25,13 @@ type listing[T object.Object] struct {
 	paged bool // the last WatchList stream failed
 }
 
-func (s listing[T]) step(_ context.Context, r *Reflector[T]) (state[T], error) {
+func (s listing[T]) step(ctx context.Context, r *Reflector[T]) (state[T], error) {
 	r.Update(func(s *Status) { s.Phase, s.Received, s.Expected = Listing, 0, -1 })
+	if src, ok := r.src.(source.Preparer); ok {
+		if err := src.Prepare(ctx); err != nil {
+			return s, err
+		}
+	}
 	if s.paged || r.opts.PlainLists {
 		return r.firstPage(), nil
 	}

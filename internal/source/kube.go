@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -101,6 +102,44 @@ func (k *Kube[T]) Latest(ctx context.Context) (string, error) {
 	return result.ResourceVersion, err
 }
 
+// errMarked ends a watch after its first bookmark.
+var errMarked = errors.New("the watch has sent a bookmark")
+
+// Current returns the present version of the server, like Latest, but without a list: by
+// a watch of the initial events of no object. Servers that do not stream lists are asked
+// for a list with one object.
+func (k *Kube[T]) Current(ctx context.Context) (version string, err error) {
+	const nothing = "metadata.name=tidings.none" // if there is such an object, it does no harm
+	narrow := *k
+	narrow.lookup = nil
+	narrow.target.Fields = strings.TrimPrefix(narrow.target.Fields+","+nothing, ",")
+	err = narrow.Watch(ctx, WatchOptions{InitialEvents: true, TimeoutSeconds: 5}, func(e Event[T]) error {
+		if e.Type == Bookmark {
+			version = e.ResourceVersion
+			return errMarked
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errMarked):
+		return version, nil
+	case err == nil, apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return k.Latest(ctx)
+	}
+	return "", err
+}
+
+// DecodeJSON calls each for objects, in the order of their encodings. next calls its
+// argument for each encoding, which is only used during the call.
+func (k *Kube[T]) DecodeJSON(next func(encoding func([]byte) error) error, each func(T) error) error {
+	pipe := newPipeline(nil, func(raw []byte) (T, error) { return k.decode(codec.JSON, raw) }, each)
+	defer pipe.abandon()
+	if err := next(pipe.add); err != nil {
+		return err
+	}
+	return pipe.drain()
+}
+
 // Get fetches one object.
 func (k *Kube[T]) Get(ctx context.Context, name string) (T, error) {
 	var none T
@@ -141,6 +180,9 @@ func (k *Kube[T]) Watch(ctx context.Context, opts WatchOptions, each func(Event[
 		return k.failed("watch", err)
 	}
 	defer body.Close()
+	if opts.Accepted != nil {
+		opts.Accepted()
+	}
 	var callback callbackError
 	initial := opts.InitialEvents
 	pipe := k.pipeline(format, func(o T) error { return callback.record(each(Event[T]{Type: Added, Object: o})) })

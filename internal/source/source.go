@@ -30,6 +30,12 @@ type Versioner interface {
 	Latest(ctx context.Context) (resourceVersion string, err error)
 }
 
+// Preparer is a [Source] that has to do something before the first request, such as
+// reading a file. It may take long.
+type Preparer interface {
+	Prepare(ctx context.Context) error
+}
+
 // ListOptions choose the page to fetch.
 type ListOptions struct {
 	// ResourceVersion as the Kubernetes API defines it: "" for the latest.
@@ -55,6 +61,9 @@ type WatchOptions struct {
 	InitialEvents bool
 	// TimeoutSeconds is how long the watch should last. 0 leaves it to the server.
 	TimeoutSeconds int64
+	// Accepted, if not nil, is called when the server has accepted the request, before
+	// the first event. The first event may still be an error.
+	Accepted func()
 }
 
 // EventType is the type of a watch event.

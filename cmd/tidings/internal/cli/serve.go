@@ -171,7 +171,7 @@ func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so 
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
 	if recording != nil {
-		mo.Record, so.Reads.History = recording.Record, recording
+		mo.Journal, so.Reads.History = recording, recording
 	}
 	m, err := mirror.New(mo)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 //	p <series>                                how far a series has been seen
 //	g <series> <seq>                          a gap of a series
 //	w <series> <window>                       a window
+//	n <series> <object>                       what the newest version of an object lacks
 //	d <series> <window> l <seq>               a batch of the log
 //	d <series> <window> o <object> 0 1 <seq>  a version of an object
 const (
@@ -20,6 +21,7 @@ const (
 	kindProgress = 'p'
 	kindGap      = 'g'
 	kindWindow   = 'w'
+	kindNewest   = 'n'
 	kindData     = 'd'
 
 	dataLog    = 'l'
@@ -42,6 +44,10 @@ func gapKey(series uint32, seq uint64) []byte {
 
 func windowKey(series uint32, window uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{kindWindow}, series), window)
+}
+
+func newestKey(series uint32, object string) []byte {
+	return appendObject(binary.BigEndian.AppendUint32([]byte{kindNewest}, series), object)
 }
 
 // dataKey is the common beginning of the keys of a window.

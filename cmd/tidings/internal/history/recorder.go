@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,8 +13,21 @@ import (
 	"github.com/tidings-io/tidings/internal/object"
 )
 
-// Events are the events of an informer, from [informer.Informer.Events], with bookmarks.
-type Events = iter.Seq[informer.Event[*codec.Raw]]
+// Events are the events of an informer, with bookmarks.
+type Events <-chan informer.Event[*codec.Raw]
+
+// Subscribe subscribes to the events of an informer at once, until ctx ends. The caller
+// must call stop in the end.
+func Subscribe(ctx context.Context, inf *informer.Informer[*codec.Raw], opts ...informer.SubscribeOption) (in Events, stop func()) {
+	out := make(chan informer.Event[*codec.Raw], waiting)
+	handler := inf.AddHandler(informer.HandlerFunc[*codec.Raw](func(e informer.Event[*codec.Raw]) {
+		select {
+		case out <- e:
+		case <-ctx.Done():
+		}
+	}), append(opts, informer.Bookmarks(), informer.Named("history"))...)
+	return out, func() { _ = handler.Remove(context.Background()) } // it waits for nothing
+}
 
 // RecordOptions configure [Store.Record].
 type RecordOptions struct {
@@ -25,6 +37,12 @@ type RecordOptions struct {
 	// Current reports whether the informer has a watch, so that a time without
 	// events is known to be one without changes.
 	Current func() bool
+
+	// began, if not nil, is called when nothing else writes the history any more.
+	began func(*Writer)
+	// held returns what the end of the history has; nil if it must be read. It is
+	// called with the first event.
+	held func() map[string]identity
 }
 
 const (
@@ -36,36 +54,49 @@ const (
 	// seenPeriod is how often the progress is recorded while nothing changes. After an
 	// unclean end, a gap begins at most this much too early.
 	seenPeriod = 10 * time.Second
+	// busyPause is how often a recorder looks whether an earlier one has ended.
+	busyPause = 10 * time.Millisecond
 )
 
-// Record writes what an informer delivers to the history of a resource, until ctx or the
-// events end. It begins with the objects that exist, and records how they differ from
+// Record writes what an informer delivers to the history of a resource, until ctx ends. It
+// begins with the objects that exist, and records how they differ from
 // the end of the history, with a gap. If the disk cannot be written, Record tries again
 // until it can; what the informer has folded in the meantime is recorded as a gap.
 func (s *Store) Record(ctx context.Context, of Resource, events Events, opts RecordOptions) error {
 	w, err := s.Writer(of)
+	for errors.Is(err, ErrBusy) { // an earlier informer of the resource is about to end
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		w, err = s.Writer(of)
+	}
 	if err != nil {
 		return err
 	}
-	rec := &recorder{of: of, opts: opts, w: w, thinned: map[string]*thinned{}, log: s.log.With("cluster", of.Cluster, "resource", of.Resource)}
+	if opts.began != nil {
+		opts.began(w)
+	}
+	rec := &recorder{opts: opts, w: w, first: true, thinned: map[string]*thinned{}, log: s.log.With("cluster", of.Cluster, "resource", of.Resource)}
 	err = rec.run(ctx, events)
 	return errors.Join(err, w.Close(rec.current))
 }
 
 type recorder struct {
-	of   Resource
 	opts RecordOptions
 	w    *Writer
 	log  *slog.Logger
 
-	// held is the end of the history, until the first list is complete.
-	held map[string]identity
-	// current is the time up to which everything has been seen.
+	first bool                // the first list is not complete
+	held  map[string]identity // what the end of the history has and the first list did not have so far
+	// current is the time up to which everything has been seen, version the newest
+	// resourceVersion since the last list.
 	current time.Time
+	version uint64
 	objects int // that exist
 
 	batch   Batch     // to be written
-	bytes   int       // of its objects
 	relist  bool      // the events of a list are being delivered
 	listed  time.Time // when the first of them was: a list is one moment
 	thinned map[string]*thinned
@@ -82,58 +113,32 @@ type thinned struct {
 	last *Version  // waits for its time; nil if nothing does
 }
 
-func (rec *recorder) run(ctx context.Context, events Events) error {
-	if err := rec.load(); err != nil {
-		return err
-	}
-	reading, stop := context.WithCancel(ctx)
-	in, done := make(chan informer.Event[*codec.Raw], waiting), make(chan struct{})
-	go func() {
-		defer close(done)
-		defer close(in)
-		for e := range events {
-			select {
-			case in <- e:
-			case <-reading.Done():
-				return
-			}
-		}
-	}()
-	defer func() {
-		stop()
-		<-done
-	}()
+func (rec *recorder) run(ctx context.Context, in Events) error {
 	tick := time.NewTicker(seenPeriod)
 	defer tick.Stop()
 	for {
 		select {
-		case e, ok := <-in:
-			for n := 0; ok; n++ {
-				if ctx.Err() != nil {
-					return nil // the store of the informer is being emptied
-				}
+		case e := <-in:
+			for n := 1; ctx.Err() == nil; n++ { // then the store of the informer is emptied
 				if err := rec.handle(ctx, e); err != nil {
 					return err
 				}
-				if n == batchEvents {
+				if len(in) == 0 || n == batchEvents {
 					break
 				}
-				select {
-				case e, ok = <-in:
-					continue
-				default:
-				}
-				break
+				e = <-in
 			}
-			if err := rec.flush(ctx); err != nil || !ok {
+			if err := rec.flush(ctx); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return rec.flush(ctx)
 		case now := <-tick.C:
 			rec.writeThinned(now)
 			if err := rec.flush(ctx); err != nil {
 				return err
 			}
-			if rec.held == nil && (rec.opts.Current == nil || rec.opts.Current()) {
+			if !rec.first && !rec.relist && (rec.opts.Current == nil || rec.opts.Current()) {
 				rec.seen(now, 0)
 			}
 		}
@@ -154,15 +159,14 @@ func (rec *recorder) load() error {
 		}
 		rec.held[v.Key] = identity{v.UID, v.ResourceVersion}
 	}
-	rec.objects = len(rec.held)
 	return nil
 }
 
 // handle adds an event to the batch. The error is that of a write that was given up.
 func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) error {
 	now, version := time.Now(), object.Version(e.ResourceVersion())
-	if rec.held != nil {
-		return rec.first(ctx, e, now, version)
+	if rec.first {
+		return rec.list(ctx, e, now, version)
 	}
 	if (e.Relist || e.Folded) && !rec.relist {
 		if err := rec.flush(ctx); err != nil { // what came before is not part of the list
@@ -173,38 +177,28 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 			reason = "changes came faster than they could be written"
 		}
 		rec.gap(Gap{From: rec.current, To: now, Before: version, Reason: reason})
-		rec.relist, rec.listed = true, now
+		rec.relist, rec.listed, rec.version = true, now, version
 	}
-	if e.Object == nil { // a bookmark
-		if len(rec.batch.Changes) > 0 {
-			rec.batch.ResourceVersion = max(rec.batch.ResourceVersion, version)
+	rec.version = max(rec.version, version)
+	if e.Object != nil {
+		rec.add(e, now)
+		if !rec.relist || !e.Resumable {
+			return nil
 		}
-		err := rec.flush(ctx)
-		rec.relist = false
-		rec.seen(now, version)
-		return err
 	}
-	rec.add(e, now, version)
-	if rec.relist && e.Resumable {
-		err := rec.flush(ctx)
-		rec.relist = false
-		return err
-	}
-	return nil
+	err := rec.flush(ctx)
+	rec.relist = false
+	rec.seen(now, version)
+	return err
 }
 
-// first handles an event of the first list. It records how the list differs from the end
+// list handles an event of the first list. It records how the list differs from the end
 // of the history.
-func (rec *recorder) first(ctx context.Context, e informer.Event[*codec.Raw], now time.Time, version uint64) error {
-	if last, at, clean := rec.w.Last(); !rec.relist && !last.IsZero() {
-		reason := "the mirror was stopped, or did not mirror the resource"
-		if !clean {
-			reason = "the mirror ended unexpectedly"
-		}
-		rec.gap(Gap{From: last, To: now, After: at, Before: version, Reason: reason})
-	}
+func (rec *recorder) list(ctx context.Context, e informer.Event[*codec.Raw], now time.Time, version uint64) error {
 	if !rec.relist {
-		rec.relist, rec.listed = true, now
+		if err := rec.beginList(now, version); err != nil {
+			return err
+		}
 	}
 	if e.Object != nil {
 		key := informer.Key(e.Object)
@@ -216,23 +210,48 @@ func (rec *recorder) first(ctx context.Context, e informer.Event[*codec.Raw], no
 		case known:
 			e.Type = informer.Updated
 		}
-		rec.add(e, now, version)
+		rec.add(e, now)
 		return nil
 	}
 	if e.Type != informer.Synced {
 		return nil
 	}
-	if err := rec.deleteHeld(now, version); err != nil {
+	if err := rec.deleteHeld(now); err != nil {
 		return err
 	}
 	err := rec.flush(ctx)
-	rec.held, rec.relist = nil, false
+	rec.first, rec.held, rec.relist = false, nil, false
 	rec.seen(now, version)
 	return err
 }
 
+// beginList prepares for the first list, of a version, and records the gap before it.
+func (rec *recorder) beginList(now time.Time, version uint64) error {
+	if rec.opts.held != nil {
+		rec.held = rec.opts.held()
+	}
+	if rec.held == nil {
+		if err := rec.load(); err != nil {
+			return err
+		}
+	}
+	rec.objects = len(rec.held)
+	rec.relist, rec.listed, rec.version = true, now, version
+	last, at, clean := rec.w.Last()
+	if last.IsZero() {
+		return nil
+	}
+	reason := "the mirror was stopped, or did not mirror the resource"
+	if !clean {
+		reason = "the mirror ended unexpectedly"
+	}
+	// If the informer goes on where the history ends, nothing is missed.
+	rec.gap(Gap{From: last, To: now, After: at, Before: version, Reason: reason, Late: at == version})
+	return nil
+}
+
 // deleteHeld records the deletion of objects that the first list does not have.
-func (rec *recorder) deleteHeld(now time.Time, version uint64) error {
+func (rec *recorder) deleteHeld(now time.Time) error {
 	if len(rec.held) == 0 {
 		return nil
 	}
@@ -246,13 +265,13 @@ func (rec *recorder) deleteHeld(now time.Time, version uint64) error {
 		if err != nil {
 			return err
 		}
-		rec.append(Version{Type: Deleted, Key: key, UID: v.UID, ResourceVersion: version, Object: v.Object}, now, version)
+		rec.append(Version{Type: Deleted, Key: key, UID: v.UID, ResourceVersion: rec.version, Object: v.Object}, now)
 	}
 	return nil
 }
 
 // add adds a change to the batch, or keeps it until it is time.
-func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time, version uint64) {
+func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time) {
 	v := Version{Key: informer.Key(e.Object), UID: string(e.Object.GetUID()), ResourceVersion: object.Version(e.Object.GetResourceVersion())}
 	switch e.Type {
 	case informer.Added:
@@ -261,7 +280,7 @@ func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time, version ui
 		v.Type = Updated
 	case informer.Deleted:
 		if v.Type = Deleted; e.Tombstone {
-			v.ResourceVersion = version
+			v.ResourceVersion = rec.version
 		}
 	default:
 		return
@@ -270,10 +289,15 @@ func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time, version ui
 	if e.Old != nil {
 		before = e.Old.JSON()
 	}
-	v.Object, v.Writers = withoutManagedFields(e.Object.JSON(), before)
+	whole := e.Object.JSON()
+	v.Object, v.Writers, v.Managed, v.ManagedAt = withoutManagedFields(whole, before)
 	if rec.opts.Thin > 0 {
 		if t := rec.thinned[v.Key]; t != nil && v.Type == Updated && now.Before(t.due) {
 			t.last = &v
+			newest := v
+			newest.Object = whole
+			rec.begin(now)
+			rec.batch.Thinned = append(rec.batch.Thinned, newest)
 			return
 		}
 		delete(rec.thinned, v.Key)
@@ -281,7 +305,7 @@ func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time, version ui
 			rec.thinned[v.Key] = &thinned{due: now.Add(rec.opts.Thin)}
 		}
 	}
-	rec.append(v, now, version)
+	rec.append(v, now)
 }
 
 // writeThinned adds the versions to the batch whose time has come.
@@ -292,43 +316,46 @@ func (rec *recorder) writeThinned(now time.Time) {
 		case t.last == nil:
 			delete(rec.thinned, key)
 		default:
-			rec.append(*t.last, now, t.last.ResourceVersion)
+			rec.append(*t.last, now)
 			t.last, t.due = nil, now.Add(rec.opts.Thin)
 		}
 	}
 }
 
-// append adds a change to the batch, and begins the batch if it is the first one.
-func (rec *recorder) append(v Version, now time.Time, version uint64) {
+// append adds a change to the batch.
+func (rec *recorder) append(v Version, now time.Time) {
 	switch v.Type {
 	case Added:
 		rec.objects++
 	case Deleted:
 		rec.objects--
 	}
+	rec.begin(now)
+	rec.batch.Changes = append(rec.batch.Changes, v)
+}
+
+// begin begins the batch, unless it has begun.
+func (rec *recorder) begin(now time.Time) {
 	switch {
 	case rec.relist:
 		rec.batch.Time = rec.listed
-	case len(rec.batch.Changes) == 0:
+	case len(rec.batch.Changes)+len(rec.batch.Thinned) == 0:
 		rec.batch.Time = now
 	}
-	rec.batch.ResourceVersion = max(rec.batch.ResourceVersion, version)
-	rec.batch.Changes = append(rec.batch.Changes, v)
-	rec.bytes += len(v.Object)
 }
 
 // flush writes the batch. It tries until it can, or ctx ends.
 func (rec *recorder) flush(ctx context.Context) error {
-	if len(rec.batch.Changes) == 0 {
+	if len(rec.batch.Changes)+len(rec.batch.Thinned) == 0 {
 		return nil
 	}
-	rec.batch.Relist, rec.batch.Objects = rec.relist, rec.objects
+	rec.batch.Relist, rec.batch.Objects, rec.batch.ResourceVersion = rec.relist, rec.objects, rec.version
 	pause := time.Second
 	for {
 		err := rec.w.Append(rec.batch)
 		if err == nil {
 			rec.current = rec.batch.Time
-			rec.batch, rec.bytes = Batch{Changes: rec.batch.Changes[:0]}, 0
+			rec.batch = Batch{Changes: rec.batch.Changes[:0], Thinned: rec.batch.Thinned[:0]}
 			return nil
 		}
 		if pause == time.Second {

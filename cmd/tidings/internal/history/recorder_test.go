@@ -71,7 +71,8 @@ func (r *rig) start() {
 	r.opts.Current = func() bool { return inf.Status().Phase == informer.Watching }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.store.Record(ctx, r.of, inf.Events(ctx, informer.Bookmarks()), r.opts) }()
+	events, unsubscribe := history.Subscribe(ctx, inf)
+	go func() { done <- r.store.Record(ctx, r.of, events, r.opts) }()
 	r.must(inf.Start(ctx))
 	synctest.Wait()
 	r.stop = func() {
@@ -79,6 +80,7 @@ func (r *rig) start() {
 		r.stop = nil
 		cancel()
 		r.must(<-done)
+		unsubscribe()
 		r.must(inf.Stop(context.Background()))
 	}
 }
@@ -201,7 +203,7 @@ func TestARelistIsAGap(t *testing.T) {
 		r.set("a", "1")
 		r.set("b", "1")
 		r.start()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + 5*time.Second) // between two records of the progress, at a minute
 		r.server.SetDown(true)
 		r.server.CloseWatches(configMaps)
 		before := time.Now()
@@ -212,7 +214,7 @@ func TestARelistIsAGap(t *testing.T) {
 		r.server.Compact()
 		r.server.SetDown(false)
 		time.Sleep(2 * time.Minute)
-		r.wantAt(before, "a=1 b=1", "")
+		r.wantAt(before.Add(-5*time.Second-1), "a=1 b=1", "")
 		r.wantAt(before.Add(5*time.Second), "a=1 b=1", "listed again")
 		r.wantAt(time.Now(), "a=3", "")
 	})

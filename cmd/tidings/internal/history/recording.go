@@ -2,7 +2,9 @@ package history
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/broadcast"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/source"
 )
@@ -33,17 +36,19 @@ type Recording struct {
 	store *Store
 	opts  RecordingOptions
 
-	mu   sync.Mutex
-	uids map[*mirror.Cluster]string
+	mu      sync.Mutex
+	uids    map[*mirror.Cluster]string
+	running map[*mirror.Informer]*recorded
+
+	identified broadcast.Signal // notified when another uid is known
 }
 
-// NewRecording returns a recording for [mirror.Options.Record].
+var _ mirror.Journal = (*Recording)(nil)
+
+// NewRecording returns a recording for [mirror.Options.Journal].
 func NewRecording(s *Store, opts RecordingOptions) *Recording {
-	return &Recording{store: s, opts: opts, uids: map[*mirror.Cluster]string{}}
+	return &Recording{store: s, opts: opts, uids: map[*mirror.Cluster]string{}, running: map[*mirror.Informer]*recorded{}}
 }
-
-// Store is the store of the recording.
-func (rec *Recording) Store() *Store { return rec.store }
 
 // Thinned returns the time within which at most one version of an object of a resource is
 // kept; 0 means that every version is.
@@ -90,23 +95,96 @@ func (rec *Recording) Resource(c *mirror.Cluster, group, version, name string) (
 	return cluster.Resource{}, false
 }
 
-// Record records an informer until it ends. It is for [mirror.Options.Record].
-func (rec *Recording) Record(inf *mirror.Informer) {
+// of returns what an informer mirrors. It waits until the cluster can be asked.
+func (rec *Recording) of(ctx context.Context, inf *mirror.Informer) (Resource, error) {
+	uid, err := rec.clusterUID(ctx, inf.Cluster())
+	return resourceOf(inf.Cluster().Name(), uid, inf.Resource(), inf.Namespace()), err
+}
+
+// Record implements [mirror.Journal].
+func (rec *Recording) Record(inf *mirror.Informer) (run func()) {
 	ctx, r := inf.Context(), inf.Resource()
 	if !rec.Records(r) {
-		return
+		return nil
 	}
-	uid, err := rec.clusterUID(ctx, inf.Cluster())
-	if err != nil {
-		return // the informer has ended
+	events, stop := Subscribe(ctx, inf.Engine(), inf.FollowOptions()...)
+	x := &recorded{begun: make(chan struct{})}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.running[inf] = x
+	return func() {
+		defer stop()
+		defer func() {
+			rec.mu.Lock()
+			defer rec.mu.Unlock()
+			delete(rec.running, inf)
+			if x.series == nil {
+				close(x.begun)
+			}
+		}()
+		of, err := rec.of(ctx, inf)
+		if err != nil {
+			return // the informer has ended
+		}
+		err = rec.store.Record(ctx, of, events, RecordOptions{
+			Thin:    rec.Thinned(r),
+			Current: func() bool { return inf.Engine().Status().Phase == informer.Watching },
+			began: func(w *Writer) {
+				x.series = w.series
+				close(x.begun)
+			},
+			held: func() map[string]identity { return x.held },
+		})
+		if err != nil && ctx.Err() == nil {
+			rec.store.log.Error("the history of a resource is not recorded any more; restart the server to go on", "cluster", inf.Cluster().Name(), "resource", r.String(), "err", err)
+		}
 	}
-	err = rec.store.Record(ctx, resourceOf(inf.Cluster().Name(), uid, r, inf.Namespace()), inf.Engine().Events(ctx, inf.FollowOptions()...), RecordOptions{
-		Thin:    rec.Thinned(r),
-		Current: func() bool { return inf.Engine().Status().Phase == informer.Watching },
+}
+
+// recorded is an informer that is being recorded.
+type recorded struct {
+	begun  chan struct{} // closed when the series is known, or will not be
+	series *Series       // set before begun is closed; written by nobody else
+	held   map[string]identity // what the informer started from; set before its first event
+}
+
+// restorePatience is how long an informer waits for the history.
+const restorePatience = 30 * time.Second
+
+// Restore implements [mirror.Journal].
+func (rec *Recording) Restore(ctx context.Context, inf *mirror.Informer, each func(json []byte) error) (resourceVersion string, err error) {
+	rec.mu.Lock()
+	x := rec.running[inf]
+	rec.mu.Unlock()
+	if x == nil {
+		return "", nil
+	}
+	if _, err := rec.clusterUID(ctx, inf.Cluster()); err != nil {
+		return "", err
+	}
+	select {
+	case <-x.begun:
+	case <-time.After(restorePatience):
+		return "", errors.New("an earlier informer still writes the history")
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if x.series == nil || x.series.Of.ClusterUID == "" { // without a uid, it may be another cluster
+		return "", nil
+	}
+	held := map[string]identity{}
+	version, err := x.series.Newest(func(v Version, json []byte) error {
+		held[v.Key] = identity{v.UID, v.ResourceVersion}
+		if len(held)%1000 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return each(json)
 	})
-	if err != nil && ctx.Err() == nil {
-		rec.store.log.Error("the history of a resource is not recorded any more; restart the server to go on", "cluster", inf.Cluster().Name(), "resource", r.String(), "err", err)
+	if err != nil || version == 0 {
+		return "", err
 	}
+	x.held = held
+	return strconv.FormatUint(version, 10), nil
 }
 
 // clusterUID identifies a cluster by the uid of its namespace kube-system. It waits until
@@ -117,6 +195,7 @@ func (rec *Recording) clusterUID(ctx context.Context, c *mirror.Cluster) (string
 	uid, known := rec.uids[c]
 	rec.mu.Unlock()
 	for pause := time.Second; !known; pause = min(2*pause, 30*time.Second) {
+		identified := rec.identified.Next()
 		o, err := Namespace(ctx, c, metav1.NamespaceSystem)
 		switch {
 		case err == nil && o != nil:
@@ -128,6 +207,7 @@ func (rec *Recording) clusterUID(ctx context.Context, c *mirror.Cluster) (string
 		default:
 			select {
 			case <-time.After(pause):
+			case <-identified:
 			case <-ctx.Done():
 				return "", context.Cause(ctx)
 			}
@@ -137,6 +217,7 @@ func (rec *Recording) clusterUID(ctx context.Context, c *mirror.Cluster) (string
 	defer rec.mu.Unlock()
 	if _, found := rec.uids[c]; !found {
 		rec.uids[c] = uid
+		rec.identified.Notify()
 		context.AfterFunc(c.Context(), func() {
 			rec.mu.Lock()
 			defer rec.mu.Unlock()

@@ -89,10 +89,12 @@ type progress struct {
 	ResourceVersion uint64    `json:"resourceVersion"`
 	// Open says that the writer has not been closed.
 	Open bool `json:"open,omitempty"`
+	// Listing says that only a part of a list has been written.
+	Listing bool `json:"listing,omitempty"`
 }
 
-// Gap is a time in which changes may have been missed: there may have been versions
-// that nobody has recorded. What existed before and after is known.
+// Gap is a time in which changes may have been missed, or were recorded late. What existed
+// before and after is known.
 type Gap struct {
 	// Seq is the first change after the gap.
 	Seq uint64 `json:"-"`
@@ -102,6 +104,8 @@ type Gap struct {
 	After  uint64    `json:"after,omitempty"`  // the resourceVersion at From
 	Before uint64    `json:"before,omitempty"` // the resourceVersion at To
 	Reason string    `json:"reason"`
+	// Late says that nothing was missed: changes in the gap were recorded after it.
+	Late bool `json:"late,omitempty"`
 }
 
 func (r *Series) load() error {

@@ -53,6 +53,10 @@ type Version struct {
 	Writers []byte
 	// Object is the object's JSON without managedFields; for a deletion, its last state.
 	Object []byte
+	// Managed is the part of the JSON that was left out, and ManagedAt its offset. They
+	// are kept of the newest version only, for [Series.Newest].
+	Managed   []byte
+	ManagedAt int
 }
 
 var errDamaged = errors.New("a record is damaged")

@@ -21,11 +21,14 @@ type Batch struct {
 	Time time.Time
 	// ResourceVersion of the series after the batch.
 	ResourceVersion uint64
-	// Relist says that the changes were found by a list.
+	// Relist says that the changes were found by a list. [Writer.Seen] ends the list.
 	Relist bool
 	// Changes are in the order in which they happened. Of each version, the writer sets
 	// Seq and Time.
 	Changes []Version
+	// Thinned are newer versions of objects, whole, which are kept for [Series.Newest]
+	// only.
+	Thinned []Version
 	// Objects is the number of objects that exist after the batch, or 0 if it is
 	// unknown. It decides when the next window begins.
 	Objects int
@@ -94,7 +97,7 @@ func (w *Writer) Seen(at time.Time, resourceVersion uint64) error {
 	if seen.Time.IsZero() { // the history begins with its first batch
 		return nil
 	}
-	seen.Open = true
+	seen.Open, seen.Listing = true, false
 	if at.After(seen.Time) {
 		seen.Time = at
 	}
@@ -131,7 +134,7 @@ func (w *Writer) Gap(g Gap) error {
 	g.Seq = r.next
 	merged := false
 	if n := len(r.gaps); n > 0 && r.gaps[n-1].Seq == g.Seq { // nothing was recorded in between
-		g.From, g.After, merged = r.gaps[n-1].From, r.gaps[n-1].After, true
+		g.From, g.After, g.Late, merged = r.gaps[n-1].From, r.gaps[n-1].After, g.Late && r.gaps[n-1].Late, true
 	}
 	r.mu.Unlock()
 	value, err := json.Marshal(g)
@@ -192,13 +195,30 @@ func (w *Writer) Append(b Batch) error {
 		if err := out.Set(versionKey(r.id, current.First, v.Key, next+uint64(i)), buf, nil); err != nil {
 			return err
 		}
+		if v.Type == Deleted {
+			err := out.Delete(newestKey(r.id, v.Key), nil)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		buf = appendNewest(buf[:0], v, false)
+		if err := out.Set(newestKey(r.id, v.Key), buf, nil); err != nil {
+			return err
+		}
+	}
+	for _, v := range b.Thinned {
+		buf = appendNewest(buf[:0], v, true)
+		if err := out.Set(newestKey(r.id, v.Key), buf, nil); err != nil {
+			return err
+		}
 	}
 	if len(b.Changes) > 0 {
 		if err := out.Set(logKey(r.id, current.First, next), appendBatch(buf[:0], record), nil); err != nil {
 			return err
 		}
 	}
-	seen = progress{Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true}
+	seen = progress{Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
 	value, err := json.Marshal(seen)
 	if err != nil {
 		return err

@@ -18,13 +18,15 @@ type managerEntry struct {
 
 // withoutManagedFields returns an object's JSON without metadata.managedFields, and the
 // entries in which it differs from an earlier version, as JSON. before may be nil; then
-// the entries are the newest ones. The result does not refer to o.
-func withoutManagedFields(o, before []byte) (object, writers []byte) {
+// the entries are the newest ones. cut is what was left out at an offset. The results do
+// not refer to o.
+func withoutManagedFields(o, before []byte) (object, writers, cut []byte, at int) {
 	now, from, to := managedFields(o)
 	if from < 0 {
-		return bytes.Clone(o), nil
+		return bytes.Clone(o), nil, nil, 0
 	}
 	object = append(append(make([]byte, 0, len(o)-(to-from)), o[:from]...), o[to:]...)
+	cut, at = bytes.Clone(o[from:to]), from
 	known := map[string]bool{}
 	if before != nil {
 		was, _, _ := managedFields(before)
@@ -46,11 +48,10 @@ func withoutManagedFields(o, before []byte) (object, writers []byte) {
 		}
 		return true
 	})
-	if len(changed) == 0 {
-		return object, nil
+	if len(changed) > 0 {
+		writers, _ = json.Marshal(changed) // of strings: cannot fail
 	}
-	writers, _ = json.Marshal(changed) // of strings: cannot fail
-	return object, writers
+	return object, writers, cut, at
 }
 
 // managedFields returns the value of metadata.managedFields, and where the member begins

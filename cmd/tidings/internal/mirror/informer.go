@@ -41,14 +41,25 @@ type Informer struct {
 var lastInformer atomic.Uint64
 
 func newInformer(c *Cluster, r cluster.Resource, namespace string) (*Informer, error) {
-	engine, err := informer.New[*codec.Raw](c.cluster,
-		informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.calm))
-	if err != nil {
+	k := &Informer{id: lastInformer.Add(1), cluster: c, resource: r, namespace: namespace, use: use{born: time.Now()}, done: make(chan struct{})}
+	opts := []informer.Option{informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.calm)}
+	if c.mirror.opts.Journal != nil {
+		opts = append(opts, informer.StartFrom(restorer{k}))
+	}
+	var err error
+	if k.engine, err = informer.New[*codec.Raw](c.cluster, opts...); err != nil {
 		return nil, err
 	}
-	k := &Informer{id: lastInformer.Add(1), cluster: c, resource: r, namespace: namespace, engine: engine, internals: informerapi.Of(engine), use: use{born: time.Now()}, done: make(chan struct{})}
+	k.internals = informerapi.Of(k.engine)
 	k.ctx, k.cancel = context.WithCancelCause(c.ctx)
 	return k, nil
+}
+
+// restorer restores an informer from the mirror's journal.
+type restorer struct{ inf *Informer }
+
+func (r restorer) Restore(ctx context.Context, each func(json []byte) error) (string, error) {
+	return r.inf.cluster.mirror.opts.Journal.Restore(ctx, r.inf, each)
 }
 
 // ID identifies the informer. No other Informer of the process ever has the same.
@@ -106,8 +117,10 @@ func (k *Informer) run() {
 	var parts sync.WaitGroup
 	parts.Go(func() { k.followStatus() })
 	parts.Go(func() { k.endWhenIdle() })
-	if record := k.cluster.mirror.opts.Record; record != nil {
-		parts.Go(func() { record(k) })
+	if journal := k.cluster.mirror.opts.Journal; journal != nil {
+		if record := journal.Record(k); record != nil {
+			parts.Go(record)
+		}
 	}
 	err := k.engine.Run(k.ctx)
 	switch {

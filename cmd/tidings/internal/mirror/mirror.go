@@ -49,11 +49,21 @@ type Options struct {
 	// it again. Resources named in Resources are kept. 0 means never; any other value
 	// is at least a minute, so that no request in progress is cut off.
 	IdleTimeout time.Duration
-	// Record, if not nil, is called in a goroutine of its own for each informer that
-	// starts, and must return soon after the informer's context ends.
-	Record func(*Informer)
+	// Journal, if not nil, records what the informers deliver. After a restart, they
+	// start from it instead of a list.
+	Journal Journal
 	// Logger logs the events of clusters and informers. nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// Journal keeps the objects of informers beyond the end of the process.
+type Journal interface {
+	// Record is called for each informer before it starts, so that it can subscribe. The
+	// result, unless nil, is called in a goroutine of its own, and returns soon after
+	// the informer's context ends.
+	Record(*Informer) (run func())
+	// Restore is called when an informer starts; see [informer.Restorer].
+	Restore(ctx context.Context, inf *Informer, each func(json []byte) error) (resourceVersion string, err error)
 }
 
 // Mirror has the informers of many clusters. Its methods are safe for concurrent use.

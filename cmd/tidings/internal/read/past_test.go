@@ -35,7 +35,7 @@ func inRecordedBubble(t *testing.T, test func(*rig)) {
 		c := fakeapi.New(fakeapi.Options{})
 		config, stop := fakeapi.InProcess(c)
 		defer stop()
-		r := newRig(t, c, config, mirror.Options{Retain: 1, Record: recording.Record})
+		r := newRig(t, c, config, mirror.Options{Retain: 1, Journal: recording})
 		r.reader = read.New(read.Options{History: recording})
 		defer r.close()
 		test(r)

@@ -26,7 +26,7 @@ func remember(tb testing.TB, o options) options {
 		}
 	})
 	recording := history.NewRecording(store, history.RecordingOptions{})
-	o.mirror.Record, o.server.Reads.History = recording.Record, recording
+	o.mirror.Journal, o.server.Reads.History = recording, recording
 	return o
 }
 
