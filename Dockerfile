@@ -8,6 +8,7 @@ FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum go.work ./
 COPY cmd/tidings/go.mod cmd/tidings/go.sum cmd/tidings/
+COPY journal/go.mod journal/go.sum journal/
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/tidings ./cmd/tidings

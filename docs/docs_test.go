@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// dependencies.md gives a reason for each module that the go.mod of the library or of
-// the program requires, and for no other.
+// dependencies.md gives a reason for each module that the go.mod of the library, the
+// program or the journal requires, and for no other.
 func TestDependenciesHaveReasons(t *testing.T) {
 	wanted := map[string]bool{}
-	for _, name := range []string{"../go.mod", "../cmd/tidings/go.mod"} {
+	for _, name := range []string{"../go.mod", "../cmd/tidings/go.mod", "../journal/go.mod"} {
 		mod, err := os.Open(name)
 		if err != nil {
 			t.Fatal(err)

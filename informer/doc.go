@@ -57,6 +57,9 @@
 // next Start resumes from it. [Informer.Empty] frees its memory. A [Factory] does
 // the same for all informers of a cluster.
 //
+// The option [StartFrom] starts an informer from the state of an earlier process; the
+// module github.com/tidings-io/tidings/journal keeps such states on disk.
+//
 // # Caveats
 //
 // Objects are shared and must not be modified. That applies to everything an

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // usesInformer is the README's example of the library.
 const usesInformer = `package main
 
@@ -39,6 +41,21 @@ func main() {
 	}
 }
 `
+
+// usesJournal does the same with an informer that starts from a journal.
+var usesJournal = strings.NewReplacer(
+	`"github.com/tidings-io/tidings/informer"
+`, `"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/journal"
+`,
+	`informer.New[*corev1.Pod](conn, `, `journal.NewInformer[*corev1.Pod](kept, "pods of shop", conn, `,
+	`	pods, err :=`, `	kept, err := journal.Open("journal")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer kept.Close()
+	pods, err :=`,
+).Replace(usesInformer)
 
 // usesClientGo does the same with client-go's informers.
 const usesClientGo = `package main

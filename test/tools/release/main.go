@@ -32,6 +32,7 @@ import (
 const (
 	library = "github.com/tidings-io/tidings"
 	program = library + "/cmd/tidings"
+	journal = library + "/journal"
 )
 
 func main() {
@@ -73,24 +74,31 @@ func (r *rehearsal) run() (err error) {
 	if err := r.publish(module.Version{Path: library, Version: version}, r.root); err != nil {
 		return err
 	}
-	if err := r.publish(module.Version{Path: program, Version: version}, filepath.Join(r.root, "cmd", "tidings")); err != nil {
-		return err
+	for _, path := range []string{program, journal} {
+		if err := r.publish(module.Version{Path: path, Version: version}, filepath.Join(r.root, strings.TrimPrefix(path, library))); err != nil {
+			return err
+		}
 	}
 	if err := r.install(version); err != nil {
 		return err
 	}
 
-	peer, err := r.build("clientgo", "", usesClientGo)
+	peer, err := r.build("clientgo", usesClientGo)
 	if err != nil {
 		return err
 	}
 	fmt.Println("\n| a module that uses | binary, MB | build, CPU s | go.mod: direct | indirect | go.sum: modules | module graph |\n|---|---:|---:|---:|---:|---:|---:|")
 	peer.print("client-go's informers", nil)
-	now, err := r.build("informer", version, usesInformer)
+	now, err := r.build("informer", usesInformer, module.Version{Path: library, Version: version})
 	if err != nil {
 		return err
 	}
 	now.print("informer "+version, peer)
+	kept, err := r.build("journal", usesJournal, module.Version{Path: library, Version: version}, module.Version{Path: journal, Version: version})
+	if err != nil {
+		return err
+	}
+	kept.print("informer and journal "+version, peer)
 	if r.before != "" {
 		const older = "v0.0.1-before"
 		dir, err := r.checkout(r.before)
@@ -100,7 +108,7 @@ func (r *rehearsal) run() (err error) {
 		if err := r.publish(module.Version{Path: library, Version: older}, dir); err != nil {
 			return err
 		}
-		before, err := r.build("before", older, usesInformer)
+		before, err := r.build("before", usesInformer, module.Version{Path: library, Version: older})
 		if err != nil {
 			return err
 		}
@@ -137,20 +145,26 @@ func (r *rehearsal) environment() error {
 	return nil
 }
 
-// version returns the version of the library that the program requires. The workspace
-// must replace that very version.
+// version returns the version of the library that the other modules require. The
+// workspace must replace that very version.
 func (r *rehearsal) version() (string, error) {
-	name := filepath.Join(r.root, "cmd", "tidings", "go.mod")
-	mod, err := readMod(name)
-	if err != nil {
-		return "", err
+	var want module.Version
+	for _, path := range []string{program, journal} {
+		name := filepath.Join(r.root, strings.TrimPrefix(path, library), "go.mod")
+		mod, err := readMod(name)
+		if err != nil {
+			return "", err
+		}
+		required := slices.IndexFunc(mod.Require, func(q *modfile.Require) bool { return q.Mod.Path == library })
+		if required < 0 {
+			return "", fmt.Errorf("%s does not require %s", name, library)
+		}
+		if got := mod.Require[required].Mod; want.Path != "" && got != want {
+			return "", fmt.Errorf("%s requires %s, another module requires %s", name, got, want)
+		}
+		want = mod.Require[required].Mod
 	}
-	required := slices.IndexFunc(mod.Require, func(q *modfile.Require) bool { return q.Mod.Path == library })
-	if required < 0 {
-		return "", fmt.Errorf("%s does not require %s", name, library)
-	}
-	want := mod.Require[required].Mod
-	name = filepath.Join(r.root, "go.work")
+	name := filepath.Join(r.root, "go.work")
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return "", err
@@ -160,7 +174,7 @@ func (r *rehearsal) version() (string, error) {
 		return "", err
 	}
 	if !slices.ContainsFunc(work.Replace, func(p *modfile.Replace) bool { return p.Old == want }) {
-		return "", fmt.Errorf("%s does not replace %s, which the program requires", name, want)
+		return "", fmt.Errorf("%s does not replace %s, which the other modules require", name, want)
 	}
 	return want.Version, nil
 }
@@ -254,9 +268,8 @@ type consumer struct {
 	graph            map[string]bool // of which versions are selected
 }
 
-// build makes a module of one file, which uses the library in the given version, or
-// does not use it, and builds it.
-func (r *rehearsal) build(name, version, source string) (*consumer, error) {
+// build makes a module of one file, which uses modules of ours or none, and builds it.
+func (r *rehearsal) build(name, source string, uses ...module.Version) (*consumer, error) {
 	dir := filepath.Join(r.temp, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -271,8 +284,8 @@ func (r *rehearsal) build(name, version, source string) (*consumer, error) {
 			mod += fmt.Sprintf("require %s %s\n", q.Mod.Path, q.Mod.Version)
 		}
 	}
-	if version != "" {
-		mod += fmt.Sprintf("require %s %s\n", library, version)
+	for _, m := range uses {
+		mod += fmt.Sprintf("require %s %s\n", m.Path, m.Version)
 	}
 	if err := errors.Join(
 		os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o644),

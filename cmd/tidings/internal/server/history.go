@@ -23,6 +23,7 @@ type gap struct {
 	From   time.Time  `json:"from"`
 	To     *time.Time `json:"to,omitempty"` // nil: until now
 	Reason string     `json:"reason"`
+	Late   bool       `json:"late,omitempty"` // nothing was missed, but recorded after the gap
 }
 
 func momentOf(p *read.Past) moment {
@@ -34,7 +35,7 @@ func momentOf(p *read.Past) moment {
 }
 
 func gapOf(g history.Gap) *gap {
-	out := &gap{From: g.From, Reason: g.Reason}
+	out := &gap{From: g.From, Reason: g.Reason, Late: g.Late}
 	if !g.To.IsZero() {
 		out.To = &g.To
 	}

@@ -1,0 +1,4 @@
+package journal
+
+// OpenOn is [Open] on another file system.
+var OpenOn = open
