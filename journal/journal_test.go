@@ -3,6 +3,7 @@ package journal_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -186,6 +187,11 @@ func (p *program) kill(percent int) {
 
 // Whatever a program does, it has what the cluster has after the next start.
 func TestStartsAndEnds(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // each starts many times
+		if err := flag.Set("rapid.checks", "20"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newProgram(rt, "")
 		p.fs = vfs.NewCrashableMem()

@@ -103,12 +103,12 @@ func TestAMirrorStartsFromItsHistory(t *testing.T) {
 			c.ResetCounts()
 			r := start()
 			for resource, gvr := range map[string]schema.GroupVersionResource{"configmaps": configMaps, "leases": leases} {
-				got := r.whole(resource)
+				r.whole(resource)
 				if n := c.Count("list", gvr); n != 0 {
 					t.Errorf("run %d: %d lists of %s", run, n, resource)
 				}
 				synctest.Wait()
-				got = r.whole(resource)
+				got := r.whole(resource)
 				fresh := newRig(r.TB, c, r.config, mirror.Options{})
 				want := fresh.whole(resource)
 				fresh.close()
