@@ -126,6 +126,7 @@ func (w *warmStart) resume(ctx context.Context, k *source.Kube[Object], opts sou
 			return fmt.Errorf("the server is at resourceVersion %s: the cluster has been restored from a backup: %w", version, errBehind)
 		}
 		used = true
+		w.log().Info("going on where an earlier run ended", "objects", len(w.items), "resourceVersion", w.version)
 		for _, o := range w.items {
 			if err := each(source.Event[Object]{Type: source.Added, Object: o}); err != nil {
 				return err

@@ -102,8 +102,8 @@ func TestWarmStartListsNothing(t *testing.T) {
 				r.holds(inf, "a/changed=2", "a/same=1", "b/new=2")
 				r.expect(d, "ADDED a/changed >1 initial", "ADDED a/same >1 initial", "ADDED b/gone >1 initial", "SYNCED",
 					"MODIFIED a/changed 1>2", "ADDED b/new >2", "DELETED b/gone 1>1")
-				if n := r.server.Count("list", configMaps); n != 0 {
-					t.Errorf("%d lists", n)
+				if n := r.server.Count("list", configMaps); n != 0 || !strings.Contains(r.log.String(), "going on where an earlier run ended") {
+					t.Errorf("%d lists, and the log says %s", n, r.log.String())
 				}
 				if s := inf.Status(); s.Lists != 1 || s.Errors != 0 {
 					t.Errorf("the status is %+v", s)
