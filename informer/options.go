@@ -27,6 +27,7 @@ type options struct {
 	fields     string
 	from       string
 	pageSize   int64
+	plainLists bool // no WatchList streams
 	retain     int
 	scheme     *runtime.Scheme
 	codec      codec.Options
