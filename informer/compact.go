@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -12,10 +13,19 @@ import (
 	"github.com/tidings-io/tidings/internal/share"
 )
 
+// jsonPage is the size of the pages of lists in JSON. As a WatchList stream, which it
+// encodes and compresses object by object or not at all, JSON costs an API server twice
+// the CPU of a list, and in pages of 500 half as much again. An API server before 1.33
+// holds a page in memory as a whole.
+const jsonPage = 10_000
+
 // codecsFor returns the codecs of an informer and, if its store is to hold encodings
 // of objects of type T, see [Compact], how to decode them.
 func codecsFor[T Object](o *options, transform func(T) (T, error)) (codecs, func(Object) T) {
 	_, raw := any(*new(T)).(*codec.Raw)
+	if raw {
+		o.plainLists, o.pageSize = true, cmp.Or(o.pageSize, jsonPage)
+	}
 	switch {
 	case o.compact && raw: // the objects of the program's server, which are encodings
 		o.codec.Pack = codec.NewPacker()

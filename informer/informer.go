@@ -274,7 +274,7 @@ func (inf *Informer[T]) begin(ctx, runCtx context.Context) (*run, error) {
 }
 
 func (inf *Informer[T]) reflectorOptions(target source.Target) reflector.Options {
-	opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.custom, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
+	opts := reflector.Options{PageSize: inf.opts.pageSize, PlainLists: inf.custom || inf.opts.plainLists, From: inf.opts.from, Changed: inf.announce, Logger: inf.opts.logger}
 	if len(inf.opts.namespaces) > 1 {
 		opts.Scope = target.Namespace
 	}

@@ -28,6 +28,7 @@ type options struct {
 	from       string
 	restorer   Restorer // nil for none
 	pageSize   int64
+	plainLists bool // no WatchList streams
 	retain     int
 	scheme     *runtime.Scheme
 	codec      codec.Options

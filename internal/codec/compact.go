@@ -77,6 +77,10 @@ func identityOf(format Format, content []byte) (object.Identity, error) {
 	if format == Protobuf {
 		return peekProtobuf(content), nil
 	}
+	skim := skimmer{json: content}
+	if id, _, ok := skim.whole(); ok {
+		return id, nil
+	}
 	return identityOfJSON(content, func(gjson.Result, gjson.Result) {})
 }
 

@@ -33,6 +33,10 @@ func Peek(format Format, raw []byte) (object.Identity, bool) {
 }
 
 func peekJSON(raw []byte) (id object.Identity) {
+	skim := skimmer{json: raw}
+	if id, ok := skim.peek(); ok {
+		return id
+	}
 	gjson.Parse(stringOf(raw)).Get("metadata").ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case "name":

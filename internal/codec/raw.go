@@ -159,6 +159,15 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 		return nil, fmt.Errorf("raw objects are read from JSON only")
 	}
 	b = bytes.TrimSpace(b)
+	skim := skimmer{json: b}
+	if id, typed, ok := skim.whole(); ok {
+		if !typed {
+			buf := buffers.Get().(*[]byte)
+			defer buffers.Put(buf)
+			b = c.prepend((*buf)[:0], b)
+		}
+		return c.pack.raw(id, JSON, b)
+	}
 	var head struct{ kind, apiVersion gjson.Result }
 	id, err := identityOfJSON(b, func(key, value gjson.Result) {
 		switch key.Str {

@@ -36,9 +36,12 @@ import (
 
 // Options of a reflector. The zero value is usable.
 type Options struct {
-	// PageSize is the limit of a paged list. 0 means 500, as in client-go.
+	// PageSize is the limit of a paged list. 0 means 500, as in client-go. After a
+	// page has failed, pages are not larger than that until a list is complete: a
+	// large one may be too much for the server or the network.
 	PageSize int64
-	// PlainLists turns off WatchList streams, for sources without them.
+	// PlainLists turns off WatchList streams, for sources without them and for
+	// those that list at less cost.
 	PlainLists bool
 	// From starts with a watch after this resourceVersion, without a list.
 	// A list follows if the server no longer knows it.
@@ -99,6 +102,7 @@ type Reflector[T object.Object] struct {
 	granted bool      // the server has answered a list or watch
 	listed  time.Time // when the last list was complete; zero if the resource has vanished since
 	objects int       // in the last list
+	failed  bool      // a page, since the last list
 	backoff wait.Backoff
 	retried time.Time // when the wait after the last failure was over
 }

@@ -114,7 +114,11 @@ type paging[T object.Object] struct {
 }
 
 func (r *Reflector[T]) firstPage() *paging[T] {
-	return &paging[T]{opts: source.ListOptions{Limit: r.opts.PageSize}, items: make([]T, 0, r.objects)}
+	limit := r.opts.PageSize
+	if r.failed {
+		limit = min(limit, defaultPageSize)
+	}
+	return &paging[T]{opts: source.ListOptions{Limit: limit}, items: make([]T, 0, r.objects)}
 }
 
 func (s *paging[T]) step(ctx context.Context, r *Reflector[T]) (state[T], error) {
@@ -135,6 +139,7 @@ func (s *paging[T]) step(ctx context.Context, r *Reflector[T]) (state[T], error)
 		clear(s.items)
 		return &paging[T]{items: s.items[:0]}, nil
 	case err != nil:
+		r.failed = true
 		return listing[T]{}, err
 	case result.Continue == "":
 		return r.replace(s.items, result.ResourceVersion), nil
@@ -245,7 +250,7 @@ func (r *Reflector[T]) replace(items []T, version string) *watching[T] {
 	// longer listing.
 	r.Update(func(s *Status) { s.Phase, s.Contact = Watching, now })
 	r.queue.Push(delta.Delta[T]{Type: delta.Replaced, List: &delta.List[T]{Items: items, ResourceVersion: version, Namespace: r.opts.Scope}})
-	r.granted, r.listed, r.objects = true, now, len(items)
+	r.granted, r.listed, r.objects, r.failed = true, now, len(items), false
 	var lists uint64
 	r.Update(func(s *Status) {
 		s.Lists++

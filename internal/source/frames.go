@@ -51,18 +51,11 @@ type frame struct {
 
 // next returns the next object, valid until the next call.
 func (in *frameReader) next(idle func() error) (frame, error) {
-	for {
-		if in.data = bytes.TrimLeft(in.data, " \t\r\n"); len(in.data) > 0 {
-			break
-		}
-		if err := idle(); err != nil {
-			return frame{}, err
-		}
-		if err := in.more(); err != nil {
-			return frame{}, err
-		}
+	first, err := in.peek(idle)
+	if err != nil {
+		return frame{}, err
 	}
-	if in.data[0] != '{' {
+	if first != '{' {
 		return frame{}, fmt.Errorf("an event of a watch was expected, a JSON object, not %.20q", in.data)
 	}
 	var f frame
@@ -112,6 +105,57 @@ func (in *frameReader) next(idle func() error) (frame, error) {
 		}
 		if err := in.more(); err != nil {
 			return f, truncated(err)
+		}
+	}
+}
+
+// peek returns the next byte that is not white space, without reading it.
+func (in *frameReader) peek(idle func() error) (byte, error) {
+	for {
+		if in.data = bytes.TrimLeft(in.data, " \t\r\n"); len(in.data) > 0 {
+			return in.data[0], nil
+		}
+		if err := idle(); err != nil {
+			return 0, err
+		}
+		if err := in.more(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// elements reads an array to its end, after its opening bracket, and calls visit with
+// each element, which is only valid during the call.
+func (in *frameReader) elements(visit func(raw []byte) error) error {
+	busy := func() error { return nil }
+	for after := byte('['); ; in.data = in.data[1:] {
+		c, err := in.peek(busy)
+		if err != nil {
+			return truncated(err)
+		}
+		if after == '[' && c == ']' {
+			in.data = in.data[1:]
+			return nil
+		}
+		element := in.nextDecoded
+		if c == '{' {
+			element = func() (frame, error) { return in.next(busy) }
+		}
+		f, err := element()
+		if err != nil {
+			return err
+		}
+		if err := visit(f.raw); err != nil {
+			return err
+		}
+		switch after, err = in.peek(busy); {
+		case err != nil:
+			return truncated(err)
+		case after == ']':
+			in.data = in.data[1:]
+			return nil
+		case after != ',':
+			return fmt.Errorf("an item of the list is followed by %q", after)
 		}
 	}
 }

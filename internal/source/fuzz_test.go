@@ -90,7 +90,8 @@ func readWatch(t *testing.T, w wire, body []byte) (events []string, err error) {
 func FuzzJSONList(f *testing.F) {
 	f.Add(wires[0].list(metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, makeConfigMap(0), makeConfigMap(1)))
 	f.Add(wires[2].list(metav1.ListMeta{ResourceVersion: "7"}, makeConfigMap(0)))
-	for _, seed := range []string{`{}`, `{"items":null}`, `{"items":[],"metadata":{"remainingItemCount":5}}`, `{"items":[1,"}]",[{}]]}`, `{"items":[`, "{\"\\u0069tems\":[]}\n", `[]`} {
+	for _, seed := range []string{`{}`, `{"items":null}`, `{"items":[],"metadata":{"remainingItemCount":5}}`, `{"items":[1,"}]",[{}]]}`, `{"items":[{},]}`, `{"items":[{} {}]}`, `{"items":[,{}]}`, `{"items":[{}],"metadata":{"continue":"c"}}`, `{"items":[{}]"metadata":{}}`, `{"items":[{]]}`,
+		"{\"items\": [\n{\n\"a\": {}\n},\n{\n}\n]\n}", `{"items":[`, "{\"\\u0069tems\":[]}\n", `[]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -1,10 +1,12 @@
 package source
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "sigs.k8s.io/json"
@@ -77,7 +79,7 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 				return meta, fmt.Errorf("metadata of the list: %w", err)
 			}
 		case "items":
-			if err := in.items(&raw, visit); err != nil {
+			if in, err = in.items(visit); err != nil {
 				return meta, err
 			}
 		default:
@@ -102,27 +104,32 @@ func readJSONList(r io.Reader, visit func(raw []byte) error) (metav1.ListMeta, e
 	return meta, nil
 }
 
-// items reads the array of items; null is an empty one.
-func (in jsonReader) items(raw *json.RawMessage, visit func([]byte) error) error {
+// items reads the array of items; null is an empty one. It returns the reader of what
+// follows. visit must check that an item is JSON, see [frameReader].
+func (in jsonReader) items(visit func([]byte) error) (jsonReader, error) {
 	open, err := in.token()
 	if err != nil {
-		return err
+		return in, err
 	}
 	if open == nil {
-		return nil
+		return in, nil
 	}
 	if open != json.Delim('[') {
-		return fmt.Errorf("items of the list: an array was expected, not %v", open)
+		return in, fmt.Errorf("items of the list: an array was expected, not %v", open)
 	}
-	for in.More() {
-		if err := in.value(raw); err != nil {
-			return err
-		}
-		if err := visit(*raw); err != nil {
-			return err
+	array := &frameReader{r: io.MultiReader(in.Buffered(), in.left.r)}
+	if err := array.elements(visit); err != nil {
+		return in, err
+	}
+	// A json.Decoder cannot begin within an object: let it read the beginning of one.
+	begin := `{"":0`
+	in = newJSONReader(io.MultiReader(strings.NewReader(begin), bytes.NewReader(array.data), array.r))
+	for range 3 {
+		if _, err := in.token(); err != nil {
+			return in, err
 		}
 	}
-	return in.expect(']')
+	return in, nil
 }
 
 func (in jsonReader) expect(want json.Delim) error {

@@ -27,6 +27,7 @@ var lines = []line{
 	serve,
 	serveLabel,
 	serveWatch,
+	coldStart,
 }
 
 func main() {

@@ -39,6 +39,7 @@ func TestSetLeavesAloneWhatHasNotChanged(t *testing.T) {
 		if got, _ := r.list(target); len(got) != 0 {
 			t.Errorf("the other cluster has %v", got)
 		}
+		synctest.Wait() // the watch follows the list
 		if n := other.OpenWatches(configMaps); n != 1 {
 			t.Errorf("%d watches on the other cluster", n)
 		}

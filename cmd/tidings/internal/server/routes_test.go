@@ -206,7 +206,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%.80s: an error with data: %s", path, a.body)
 		}
 	}
-	if a := r.get("/services"); !strings.Contains(a.Error, `cannot watch resource "services"`) || !strings.Contains(a.Error, "can-i watch services)") {
+	if a := r.get("/services"); !strings.Contains(a.Error, `cannot list resource "services"`) || !strings.Contains(a.Error, "can-i list services)") {
 		t.Errorf("the API server's words and the way out are missing: %s", a.Error)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "BREW"} {
