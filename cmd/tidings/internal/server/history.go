@@ -84,6 +84,7 @@ type change struct {
 	Relist          bool            `json:"relist,omitempty"`
 	Fields          []field         `json:"fields,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
+	Before          json.RawMessage `json:"before,omitempty"`
 }
 
 // field is what happened to a field.
@@ -108,7 +109,7 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 		if i > 0 {
 			_ = l.WriteByte(',')
 		}
-		if err := encoder.Encode(changeOf(c)); err != nil {
+		if err := encoder.Encode(changeOf(c, grantOf(r).params.objects)); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -127,10 +128,13 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	return nil
 }
 
-func changeOf(c read.PastChange) change {
+// changeOf returns a change with its fields, or with the whole objects.
+func changeOf(c read.PastChange, objects bool) change {
 	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Relist: c.Relist}
-	if c.Type != read.Modified || c.Before == nil {
-		out.Object = c.Object.JSON()
+	if c.Type != read.Modified || c.Before == nil || objects {
+		if out.Object = c.Object.JSON(); c.Before != nil && objects {
+			out.Before = c.Before.JSON()
+		}
 		return out
 	}
 	var old, now map[string]any
