@@ -135,11 +135,11 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 		if err != nil {
 			return nil, false, err
 		}
-		if !until.IsZero() && b.time.After(until) {
+		b.first = seqOf(it.Key())
+		if !until.IsZero() && b.time.After(until) || b.first >= p.next { // the snapshot may have more than is known of
 			done = true
 			break
 		}
-		b.first = seqOf(it.Key())
 		for n, e := range b.events {
 			seq := b.first + uint64(n)
 			if seq < l.next {
@@ -200,7 +200,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 			last = &v
 			continue
 		}
-		if !until.IsZero() && v.Time.After(until) {
+		if !until.IsZero() && v.Time.After(until) || v.Seq >= p.next {
 			done = true
 			break
 		}
