@@ -137,7 +137,7 @@ func (get *getter) checkPast(now time.Time) (err error) {
 	if get.at != "" {
 		var at read.Moment
 		if at, err = parseAt("at", get.at, now); err == nil {
-			get.moment = &at
+			get.moment, get.g.ofThePast = &at, true
 		}
 	}
 	return err

@@ -124,6 +124,7 @@ func (g *globals) ofPast(ctx context.Context, wanted []arg, do func(targets []ta
 	if err := g.noDemo(); err != nil {
 		return err
 	}
+	g.ofThePast = true
 	clusters, done, err := g.clusters(ctx)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (g *globals) offline(ctx context.Context) (_ []*cluster.Cluster, done func(
 	resources := []string{mirror.Everything}
 	sets := map[string]*rest.Config{}
 	for _, name := range names {
-		sets[name] = &rest.Config{Host: "http://history.invalid", Transport: newArchive(store, name)}
+		sets[name] = &rest.Config{Host: "http://history.invalid", Transport: archive{store.Discovery(name)}}
 		if store.Find(history.Resource{Cluster: name, Version: "v1", Resource: "secrets"}) != nil {
 			resources = append(resources, "secrets")
 		}

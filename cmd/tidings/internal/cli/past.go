@@ -47,8 +47,8 @@ type pastGap struct {
 }
 
 func (p pastGap) String() string {
-	if p.To == nil {
-		return fmt.Sprintf("nothing is recorded since %s: %s", stamp(p.From), p.Reason)
+	if p.To == nil { // which is the reason
+		return "nothing is recorded since " + stamp(p.From)
 	}
 	return fmt.Sprintf("nothing is recorded from %s to %s: %s", stamp(p.From), stamp(*p.To), p.Reason)
 }

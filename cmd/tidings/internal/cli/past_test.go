@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli_test
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
@@ -141,6 +144,10 @@ func TestAFolderIsOnlyRead(t *testing.T) {
 	p := newPast(t)
 	_, errs := p.runPast([]string{"--history", p.dir}, 1, "get", "pods")
 	contains(t, errs, "a server has the folder open; ask the server with --server")
+	cmd, _, told := program(t, "get", "pods", "--history", p.dir)
+	if err := cmd.Wait(); err == nil || !strings.Contains(told.String(), "a server has the folder open") {
+		t.Errorf("another process reads it: %v, %s", err, told)
+	}
 	source := p.offline()
 	if err := os.Remove(filepath.Join(p.dir, "LOCK")); err != nil {
 		t.Fatal(err)
@@ -226,6 +233,49 @@ func TestSeveralClustersOfThePast(t *testing.T) {
 	read(append(source, "--cluster", "*")...)
 	out, _ := p.runPast(append(source, "--cluster", "b"), 0, "get", "pods", "-o", "name")
 	check(t, out, "pod/in-b")
+}
+
+// A server tells the past of a cluster that it cannot reach, if it once could.
+func TestThePastOfAClusterThatIsAway(t *testing.T) {
+	p := newPast(t)
+	p.offline()
+	p.kubeconfig = kubeconfigOf(t, "http://127.0.0.1:1")
+	old, err := clientcmd.LoadFromFile(p.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Contexts["a"], old.CurrentContext = old.Contexts["x"], "a"
+	delete(old.Contexts, "x")
+	if err := clientcmd.WriteToFile(*old, p.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	_, address := p.serve("--history", p.dir)
+	for _, path := range []string{"/po?", "/core/v1/pods?namespace=default&"} {
+		code, body := httpGet(t, address+path+"at="+url.QueryEscape(p.first))
+		if code != 200 || strings.Count(body, `"kind":"Pod"`) != 3 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, body := httpGet(t, address+"/core/v1/pods/default/web-1?changes=true"); code != 200 || strings.Count(body, `"MODIFIED"`) != 2 {
+		t.Errorf("%d %s", code, body)
+	}
+	p.read([]string{"--server", address})
+}
+
+func TestThePastOfTheDemo(t *testing.T) {
+	w := &world{TB: t}
+	_, url := w.serve("--demo", "--resource", "pods")
+	p := &past{world: w, url: url}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if code, body := httpGet(t, url+"/pods?at=-0s&limit=1"); code == 200 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(body)
+		}
+	}
+	out, errs := p.runPast([]string{"--server", url}, 0, "get", "pods", "-A", "--at", "-0s")
+	contains(t, out, "NAMESPACE", "Running")
+	contains(t, errs, "pods at 20")
 }
 
 func TestWhatHasNoPast(t *testing.T) {

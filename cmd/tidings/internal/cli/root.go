@@ -28,6 +28,7 @@ type globals struct {
 	demo          bool
 	conn          connection
 	folder        folder
+	ofThePast     bool   // the command reads the past
 	level, format string // of the log
 	logErrors     bool   // the command's error is a log record, too
 	namespace     string

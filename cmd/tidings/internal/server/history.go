@@ -3,7 +3,11 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
@@ -46,6 +50,20 @@ func thinnedText(d time.Duration) string {
 		return ""
 	}
 	return "at most one version of an object in " + d.String() + " is kept"
+}
+
+// servePastDiscovery answers with what the cluster has served, as far as the history knows
+// it. The cluster is not asked, so it need not be there.
+func (s *Server) servePastDiscovery(w http.ResponseWriter, r *http.Request) {
+	err := error(invalid(nil, "this server keeps no history: start it with --history"))
+	if kept := s.opts.Reads.History; kept != nil {
+		if document, ok := kept.Store().Discovery(routeOf(r).cluster.Name())[strings.TrimSuffix(r.URL.Path, "/")]; ok {
+			writeJSON(w, http.StatusOK, document)
+			return
+		}
+		err = apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path)
+	}
+	s.refuse(w, r, err)
 }
 
 // defaultSpan is how far back changes are listed if since is not given.
