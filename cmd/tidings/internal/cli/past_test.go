@@ -3,18 +3,23 @@
 package cli_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/cli"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
@@ -48,9 +53,14 @@ func newPast(t *testing.T) *past {
 // moment waits until a number of changes are recorded, and returns a time after them.
 func (p *past) moment(changes int) string {
 	p.Helper()
+	return p.momentOf(p.url+"/pods", changes)
+}
+
+func (p *past) momentOf(address string, changes int) string {
+	p.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		var answer struct{ Data []any }
-		_, body := httpGet(p, p.url+"/pods?changes=true&since="+url.QueryEscape("2000-01-01T00:00:00Z"))
+		_, body := httpGet(p, address+"?changes=true&since="+url.QueryEscape("2000-01-01T00:00:00Z"))
 		if _ = json.Unmarshal([]byte(body), &answer); answer.Data != nil && len(answer.Data) == changes {
 			return time.Now().Format(time.RFC3339Nano)
 		}
@@ -137,6 +147,29 @@ func (p *past) read(source []string) {
 	contains(p, errs, "the history of pods of cluster a begins at 20")
 	p.runPast(source, 2, "diff", "pods")
 	p.runPast(source, 2, "diff", "nonsense", "--from", p.first)
+}
+
+// On a terminal of 80 columns each line of a history has room on one line.
+func TestAHistoryFitsTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	name := "checkout-with-a-very-long-name-6d5f8c9b7-x2x9p"
+	w.create(pod(name))
+	p := &past{world: w}
+	_, p.url = w.serve("--resource", "pods", "--history", filepath.Join(t.TempDir(), "history"))
+	p.moment(0)
+	w.update(name, func(p *corev1.Pod) {
+		p.Labels["app.kubernetes.io/name"], p.Spec.NodeName, p.Status.Phase, p.Spec.Containers[0].Image = "checkout", "node-1", corev1.PodRunning, "web:2"
+	})
+	p.moment(1)
+	for _, args := range [][]string{{"pods"}, {"pods", name}} {
+		var out bytes.Buffer
+		code := cli.Run(t.Context(), cli.IO{Out: &out, Err: io.Discard, OutTerminal: true, OutWidth: 80}, append([]string{"history", "--server", p.url}, args...)...)
+		line := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(strings.TrimSuffix(out.String(), "\n"), "")
+		if n := utf8.RuneCountInString(line); code != 0 || n > 80 || n < 60 || !strings.Contains(line, "app.kubernetes.io/name") && !strings.Contains(line, "+") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+		t.Log(line)
+	}
 }
 
 // A folder is read as it is: nothing in it changes, and it needs no lock file.

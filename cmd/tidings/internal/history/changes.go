@@ -182,6 +182,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 		return nil, false, err
 	}
 	defer log.Close()
+	placed := batches{it: log}
 	prefix := objectKey(r.id, w.First, l.key)
 	it, err := p.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
@@ -204,10 +205,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 			done = true
 			break
 		}
-		if !log.SeekLT(logKey(r.id, w.First, v.Seq+1)) {
-			return nil, false, errors.Join(log.Error(), errDamaged)
-		}
-		b, err := headOf(log)
+		b, err := placed.of(v.Seq, logKey(r.id, w.First, v.Seq+1))
 		if err != nil {
 			return nil, false, err
 		}
@@ -234,6 +232,38 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 		done = i+1 == len(p.windows)
 	}
 	return found, done, nil
+}
+
+// batches finds the batches of changes whose sequence numbers ascend.
+type batches struct {
+	it   *pebble.Iterator // of the log of a window, after last
+	last batch            // without its events
+}
+
+// near is the number of batches that are passed sooner than another is sought.
+const near = 16
+
+func (l *batches) of(seq uint64, key []byte) (batch, error) {
+	for range near {
+		if l.last.count > 0 && seq <= l.last.last() {
+			return l.last, nil
+		}
+		if !l.it.Valid() {
+			break
+		}
+		var err error
+		if l.last, err = headOf(l.it); err != nil {
+			return batch{}, err
+		}
+		l.it.Next()
+	}
+	if !l.it.SeekLT(key) {
+		return batch{}, errors.Join(l.it.Error(), errDamaged)
+	}
+	var err error
+	l.last, err = headOf(l.it)
+	l.it.Next()
+	return l.last, err
 }
 
 // before returns the version of the log's object before a change, nil if there is none.
