@@ -116,7 +116,7 @@ follows several resources and clusters.`,
 		f.Lookup(name).Usage = usage
 	}
 	f.Int64Var(&get.chunkSize, "chunk-size", cmdutil.DefaultChunkSize, "objects to request at a time, 0 for all at once")
-	f.StringVar(&get.at, "at", "", "show the state at this `moment`: a time, a duration before now such as -15m, or a resourceVersion; needs a server that keeps a history, or --history")
+	f.StringVar(&get.at, "at", "", "show the state at this `moment`: a time, -15m, or a resourceVersion; needs a history")
 	f.StringVar(&get.raw, "raw", "", "print the response of the server for this `path`, as in /readyz?verbose")
 	f.BoolVarP(&get.watch, "watch", "w", false, "print the objects, then each one that changes")
 	f.BoolVar(&get.watchOnly, "watch-only", false, "print each object that changes, without those there are")

@@ -31,8 +31,8 @@ type folder struct {
 // folderFlags adds the flags of a history in a folder.
 func (g *globals) folderFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&g.folder.dir, "history", "", "`folder` of a history to read, without a server or a cluster: one that \"tidings serve --history\" has written")
-	f.StringArrayVar(&g.folder.clusters, "cluster", nil, "`cluster` of the folder to read; repeat it, or use * as in 'prod-*', for several (default: the only one)")
+	f.StringVar(&g.folder.dir, "history", "", "`folder` that \"tidings serve --history\" has written, to read without a server")
+	f.StringArrayVar(&g.folder.clusters, "cluster", nil, "`cluster` of the folder; repeat it, or use *, for several (default: the only one)")
 	g.flagRules = append(g.flagRules, func(used *cobra.Command) error {
 		if used != cmd || g.folder.dir == "" {
 			return nil // serve has another --history

@@ -121,7 +121,7 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 	fl.StringSliceVarP(&line.labels, "label-columns", "L", nil, "add the values of these `labels` to each line")
 	fl.BoolVar(&line.showLabels, "show-labels", false, "add all labels to each line")
 	printing.addFlags(cmd)
-	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion`, or of a server that keeps a history after this time, as in -2h; without an initial list")
+	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion` or, with a history, time (-2h), without an initial list")
 	fl.StringVar(&g.folder.dir, "history", "", "refused: a `folder` has only the past")
 	_ = fl.MarkHidden("history")
 	fl.BoolVar(&f.once, "once", false, "print the objects there are and end")
