@@ -32,6 +32,8 @@ type clusterReader struct {
 	screen   *screen
 	warnings rest.WarningHandler
 	received atomic.Int64
+	// wrap, if not nil, wraps the transport of a cluster.
+	wrap func(*cluster.Cluster, http.RoundTripper) http.RoundTripper
 }
 
 func newClusterReader(ctx context.Context, g *globals) *clusterReader {
@@ -44,9 +46,13 @@ func newClusterReader(ctx context.Context, g *globals) *clusterReader {
 // of returns the getter of a cluster. It makes requests with the cluster's own
 // client, which has the credentials.
 func (r *clusterReader) of(c *cluster.Cluster) *clusterGetter {
+	rt := http.RoundTripper(&transport{r, c.HTTPClient()})
+	if r.wrap != nil {
+		rt = r.wrap(c, rt)
+	}
 	g := &clusterGetter{ctx: r.ctx, cluster: c, config: &rest.Config{
 		Host:           c.BaseURL().String(),
-		Transport:      &transport{r, c.HTTPClient()},
+		Transport:      rt,
 		QPS:            -1, // no limit: the server has its own
 		WarningHandler: r.warnings,
 	}}

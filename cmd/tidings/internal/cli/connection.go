@@ -209,4 +209,9 @@ func (g *globals) kubeconfigClusters() ([]*cluster.Cluster, error) {
 func (g *globals) watchOver(cfg *rest.Config, correct string) {
 	l := &link{notice: g.screen.notice, server: cfg.Host, correct: correct, ca: g.conn.overrides.ClusterInfo.CertificateAuthority, timeout: g.conn.timeout}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return watched{l, next} })
+	if base, err := url.Parse(cfg.Host); err == nil && g.ofThePast {
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return pastDiscovery{next, strings.TrimSuffix(base.EscapedPath(), "/")}
+		})
+	}
 }

@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -153,4 +154,37 @@ func TestRealRestart(t *testing.T) {
 	if code := s.stop(); code != 0 {
 		t.Error(code)
 	}
+}
+
+// The past of a real cluster: who wrote what, of a server and then of its folder.
+func TestRealPast(t *testing.T) {
+	r := newReal(t, controlplane.Admin)
+	r.kubectl("", "create", "namespace", "past")
+	r.kubectl("", "create", "deployment", "web", "--image=web:1", "-n", "past")
+	p := &past{world: r.world, dir: filepath.Join(t.TempDir(), "history")}
+	p.server, p.url = p.serve("--resource", "deployments.apps", "--history", p.dir)
+	path := p.url + "/apps/v1/deployments/past/web"
+	code, first := httpGet(t, path)
+	if code != 200 {
+		t.Fatal(first)
+	}
+	begun := p.momentOf(path, 0)
+	live := p.begin("watch", "deploy", "-n", "past", "--since", begun, "-o", "diff", "--server", p.url)
+	r.kubectl("", "set", "image", "deployment/web", "*=web:2", "-n", "past", "--field-manager=release-bot")
+	live.expect("* MODIFIED Deployment past/web *")
+	ended := p.momentOf(path, 1)
+	if code := live.stop(); code != 0 {
+		t.Error(code)
+	}
+	read := func(source ...string) {
+		t.Helper()
+		out, _ := p.runPast(source, 0, "get", "deploy", "-n", "past", "-o", "wide", "--at", begun)
+		check(t, out, "NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR", "web 0/1 0 0 * web web:1 app=web")
+		out, _ = p.runPast(source, 0, "history", "deploy/web", "-n", "past", "--until", ended)
+		contains(t, out, "MODIFIED", "release-bot", "spec.template.spec.containers[web].image")
+		out, _ = p.runPast(source, 1, "diff", "deploy", "-n", "past", "--from", begun, "--to", ended)
+		contains(t, out, "~ Deployment past/web", "~ .spec.template.spec.containers[web].image: web:1 → web:2")
+	}
+	read("--server", p.url)
+	read(p.offline()...)
 }

@@ -168,7 +168,7 @@ func details(u *unstructured.Unstructured) string {
 		add("age", since(born.Time))
 	}
 	p := printerFor(u)
-	cells, _ := cellsOf(p, u) // cannot fail: the object was JSON
+	cells, _ := cellsOf(p, u, time.Now()) // cannot fail: the object was JSON
 	for i, c := range p.Columns() {
 		if name := strings.ToLower(strings.NewReplacer(" ", "-", "(s)", "s").Replace(c.Name)); i < len(cells) && name != "name" && name != "age" {
 			add(name, known(cells[i]))
@@ -201,9 +201,11 @@ func known(cell any) string {
 
 var opColours = map[diff.Op]string{diff.Added: green, diff.Removed: red, diff.Changed: yellow}
 
+// indent is before the lines of fields.
+const indent = "    "
+
 // writeDiff writes the changes of an object, below its line.
 func writeDiff(w io.Writer, s *screen, e event) {
-	const indent = "    "
 	if e.old == nil {
 		fmt.Fprintln(w, indent+s.paint(faint, "(its previous state is not known)"))
 		return
@@ -212,6 +214,11 @@ func writeDiff(w io.Writer, s *screen, e event) {
 	if len(changes) == 0 {
 		fmt.Fprintln(w, indent+s.paint(faint, "(only its resourceVersion changed)"))
 	}
+	writeChanges(w, s, changes)
+}
+
+// writeChanges writes the changes of fields, below the line of their object.
+func writeChanges(w io.Writer, s *screen, changes []diff.Change) {
 	for _, c := range changes {
 		for _, l := range c.Lines() {
 			fmt.Fprintln(w, indent+s.paint(opColours[c.Op], l))

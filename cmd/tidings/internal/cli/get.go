@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/resource"
 	kubectlget "k8s.io/kubectl/pkg/cmd/get"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
 // getter prints the current objects as kubectl does: it finds them with the
@@ -29,6 +32,10 @@ type getter struct {
 	watch          bool
 	watchOnly      bool // leave out the objects there are
 	watchEvents    bool // print events instead of objects
+
+	at     string       // a moment in the past
+	moment *read.Moment // that moment; nil: the present
+	clock  time.Time    // of the moment, once it is known
 }
 
 func newGet(g *globals) *cobra.Command {
@@ -51,6 +58,11 @@ several clusters.
 An object that does not exist is an error, with exit code 1. So is a cluster that
 cannot be read; what others have is printed.
 
+--at shows a moment in the past, in any output: of a server that keeps a history, or
+without any server of a folder that one has written (--history; the newest moment, if
+--at names no other). Ages are those of the moment. Which moment is shown, and what is
+not known of it, is said on stderr.
+
 --watch ends when the connection does, as in kubectl. "tidings watch" goes on, and
 follows several resources and clusters.`,
 		Example: `  tidings get pods                           # in the context's namespace
@@ -63,6 +75,8 @@ follows several resources and clusters.`,
   tidings get pods -o jsonpath='{.items[*].status.podIP}'
   tidings get -f manifests/ -R               # what the files name
   tidings get pods -w --output-watch-events  # and what becomes of them
+  tidings get pods --at -15m --server http://127.0.0.1:8888
+  tidings get deploy web -o yaml --at 2026-11-22T10:00:00Z --history copied/
   tidings get --raw /readyz?verbose
   tidings get pods -A --server http://127.0.0.1:8888
   tidings get pods -A --server https://mirror:6443 --token-file token --certificate-authority ca.crt`,
@@ -72,11 +86,15 @@ follows several resources and clusters.`,
 			if err := get.check(args); err != nil {
 				return err
 			}
+			if err := get.checkPast(time.Now()); err != nil {
+				return err
+			}
 			return get.run(cmd.Context(), args)
 		},
 	}
 	g.scopeFlags(cmd)
 	g.serverFlag(cmd)
+	g.folderFlags(cmd)
 	get.flags.AddFlags(cmd)
 	cmdutil.AddFilenameOptionFlags(cmd, &get.files, "that name the objects to get")
 	cmdutil.AddSubresourceFlags(cmd, &get.subresource, "get this subresource of the objects, such as status or scale")
@@ -98,6 +116,7 @@ follows several resources and clusters.`,
 		f.Lookup(name).Usage = usage
 	}
 	f.Int64Var(&get.chunkSize, "chunk-size", cmdutil.DefaultChunkSize, "objects to request at a time, 0 for all at once")
+	f.StringVar(&get.at, "at", "", "show the state at this `moment`: a time, -15m, or a resourceVersion; needs a history")
 	f.StringVar(&get.raw, "raw", "", "print the response of the server for this `path`, as in /readyz?verbose")
 	f.BoolVarP(&get.watch, "watch", "w", false, "print the objects, then each one that changes")
 	f.BoolVar(&get.watchOnly, "watch-only", false, "print each object that changes, without those there are")

@@ -35,6 +35,7 @@ func (get *getter) run(ctx context.Context, args []string) error {
 	get.many = len(clusters) > 1
 	get.out = get.output()
 	reader := newClusterReader(ctx, get.g)
+	get.past(reader)
 	stopProgress := func() {}
 	if !get.watching() {
 		stopProgress = reader.showProgress(strings.Join(args, " "))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,7 +126,7 @@ func (get *getter) tableOf(c *cluster.Cluster, mapping *meta.RESTMapping, o runt
 	t := decodeTable(o)
 	if t == nil {
 		var err error
-		if t, err = makeTable(o); err != nil {
+		if t, err = makeTable(o, get.now()); err != nil {
 			return nil, err
 		}
 	}
@@ -164,14 +165,14 @@ func decodeTable(o runtime.Object) (t *metav1.Table) {
 	return t
 }
 
-// makeTable makes the table that an API server would make of an object.
-func makeTable(o runtime.Object) (*metav1.Table, error) {
+// makeTable makes the table that an API server would make of an object at a time.
+func makeTable(o runtime.Object, now time.Time) (*metav1.Table, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("the server's response is a %T, not a table or an object", o)
 	}
 	p := printerFor(u)
-	cells, err := cellsOf(p, u)
+	cells, err := cellsOf(p, u, now)
 	if err != nil {
 		return nil, err
 	}

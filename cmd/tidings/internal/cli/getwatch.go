@@ -93,7 +93,7 @@ func (get *getter) follow(ctx context.Context, r *clusterGetter, args []string) 
 // writeEvent writes an object, or with --output-watch-events the event.
 func (get *getter) writeEvent(p printers.ResourcePrinter, w io.Writer, change watch.EventType, o runtime.Object) error {
 	if get.human() && get.serverPrint && change != watch.Error && decodeTable(o) == nil {
-		t, err := makeTable(o)
+		t, err := makeTable(o, get.now())
 		if err != nil {
 			return err
 		}

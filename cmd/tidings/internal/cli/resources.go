@@ -58,6 +58,7 @@ type target struct {
 	resource  cluster.Resource
 	namespace string // "" for all, or if the resource has none
 	name      string // "" for all
+	from      string // the resourceVersion from which to watch, "" for a list first
 }
 
 func (o target) String() string {

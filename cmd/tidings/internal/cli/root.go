@@ -27,6 +27,8 @@ type globals struct {
 	contexts      []string
 	demo          bool
 	conn          connection
+	folder        folder
+	ofThePast     bool   // the command reads the past
 	level, format string // of the log
 	logErrors     bool   // the command's error is a log record, too
 	namespace     string
@@ -47,6 +49,8 @@ their changes.
 
   tidings watch   prints each change of any resource, across disconnects
   tidings get     prints resources, from a cluster or from a running mirror
+  tidings history prints the changes of the past, and who made them
+  tidings diff    prints what differs between two moments
   tidings serve   mirrors clusters and answers any number of readers over HTTP
 
 The cluster is the current context of your kubeconfig, found where kubectl finds
@@ -69,7 +73,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	f.StringVar(&g.format, "log-format", formatText, "`format` of the log: text or json, one record a line")
 	g.exclusive(root, "the demo cluster needs no kubeconfig", "demo", "kubeconfig")
 	g.exclusive(root, "the demo is one cluster", "demo", "context")
-	root.AddCommand(newWatch(g), newGet(g), newServe(g), newAPIResources(g), newVersion(g))
+	root.AddCommand(newWatch(g), newGet(g), newHistory(g), newDiff(g), newServe(g), newAPIResources(g), newVersion(g))
 	root.SetVersionTemplate("{{.Version}}")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough
@@ -151,6 +155,9 @@ func (g *globals) logTo(handler slog.Handler) {
 // clusters opens the clusters that --kubeconfig, --context, --server and --demo
 // select. close closes them.
 func (g *globals) clusters(ctx context.Context) (clusters []*cluster.Cluster, close func(), err error) {
+	if g.folder.dir != "" {
+		return g.offline(ctx)
+	}
 	if !g.demo || g.conn.server != "" {
 		if g.conn.server != "" {
 			clusters, err = g.mirrors(ctx)

@@ -45,7 +45,7 @@ func Main() int {
 }
 
 // Run runs one command until it finishes or ctx ends, and returns the exit code: 0
-// for success, 1 for an error, which it writes to Err. A watch that ctx ended and an
+// for success, 1 for an error, which it writes to Err (2 if the command is diff). A watch that ctx ended and an
 // Out that was closed by its reader (EPIPE) are successes.
 func Run(ctx context.Context, streams IO, args ...string) int {
 	return run(ctx, streams, programName, args, nil)
@@ -60,10 +60,16 @@ func run(ctx context.Context, streams IO, name string, args []string, logging fu
 	root.SetArgs(args)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
+	code := 1
+	if command.Name() == "diff" {
+		code = 2
+	}
 	switch {
 	case err == nil, brokenPipe(err):
 		return 0
+	case err == errDiffers:
+		return 1
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		// The user interrupted it and needs no message.
 		return 130
@@ -76,7 +82,7 @@ func run(ctx context.Context, streams IO, name string, args []string, logging fu
 		// Hints are quoted command lines.
 		g.screen.notice(strings.ReplaceAll(text, `"`+programName+" ", `"`+name+" "))
 	}
-	return 1
+	return code
 }
 
 // brokenPipe reports whether the reader of the output has gone, as in "tidings

@@ -28,7 +28,7 @@ type historyFlags struct {
 
 func (h *historyFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&h.dir, "history", "", "`folder` to keep every version of what is mirrored in, so that GET …?at=-15m and ?changes=true read the past (with --demo: in memory, unless a folder is named)")
+	f.StringVar(&h.dir, "history", "", "`folder` to keep every version of what is mirrored in, so that \"tidings get --at\", history, diff and watch --since read the past (with --demo: in memory, unless a folder is named)")
 	f.DurationVar(&h.keep, "history-for", 0, "how long versions are kept (default 168h)")
 	f.StringVar(&h.size, "history-size", "", "disk `space` for the history, such as 10Gi; the oldest versions are dropped first (default 10Gi)")
 	f.BoolVar(&h.secrets, "history-secrets", false, "keep the versions of Secrets too, if they are mirrored")
@@ -80,6 +80,9 @@ func (h *historyFlags) open(demo bool, log *slog.Logger) (rec *history.Recording
 	store, err := history.Open(dir, history.Options{For: h.keep, Size: size, InMemory: inMemory, Logger: log})
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := store.SetThinned(h.thinned); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	return history.NewRecording(store, history.RecordingOptions{Secrets: h.secrets, Thin: h.thinned}), store.Close, nil
 }

@@ -45,11 +45,11 @@ func printerFor(u *unstructured.Unstructured) *table.Printer {
 	return table.For(u.GroupVersionKind(), &table.CRDColumns{})
 }
 
-// cellsOf returns the cells of an object, one for each column of p.
-func cellsOf(p *table.Printer, u *unstructured.Unstructured) ([]any, error) {
+// cellsOf returns the cells of an object at a time, one for each column of p.
+func cellsOf(p *table.Printer, u *unstructured.Unstructured, now time.Time) ([]any, error) {
 	object, err := u.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("show %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
-	return p.Cells(object, time.Now())
+	return p.Cells(object, now)
 }

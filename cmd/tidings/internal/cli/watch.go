@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +44,10 @@ A resource is named as for kubectl, by plural, short name or kind, alone or with
 group and version: pods, deploy, Deployment, deployments.apps,
 deployments.v1.apps. A category like "all" means each of its resources.
 
+--since begins in the past: after a resourceVersion, or with a server that keeps a
+history, at a time. Then the changes since that time come first, with the times at which
+they arrived at the mirror, and the present follows without a break.
+
 It does not end by itself. When the connection breaks, it resumes where it was. When
 the server no longer has the changes since then, it lists again, prints the
 difference, and says so on stderr. It ends if a resource does not exist or may not
@@ -60,6 +63,7 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
   tidings watch pods -l app=web -o json | jq .object.status.phase
   tidings watch pods --output-watch-events -o jsonpath='{.type} {.object.metadata.name}{"\n"}'
   tidings watch pods --since 81234           # the changes after that
+  tidings watch pods --since -2h --server http://127.0.0.1:8888 # the past, too
   tidings watch pods --once                  # the objects there are now
   tidings watch pods --server http://127.0.0.1:8888 # of a mirror
   tidings watch pods --demo                  # no cluster at hand`,
@@ -83,11 +87,21 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 				return fmt.Errorf("--label-columns and --show-labels are for lines, not for -o %s", output)
 			}
 			f.format, f.needsAll, f.what = format, output != "line", strings.Join(args, " ")
+			if g.folder.dir != "" {
+				return fmt.Errorf("--history %s: a folder has only the past, and watch follows the present; \"tidings history\" prints the changes in it", g.folder.dir)
+			}
 			if f.since != "" {
-				if v, err := strconv.ParseUint(f.since, 10, 64); err != nil || v == 0 {
-					return fmt.Errorf("--since %s: a resourceVersion is a whole number, as in the last column of each line", f.since)
+				at, err := parseAt("since", f.since, time.Now())
+				if err != nil {
+					return err
+				}
+				if f.begin = at.Time; !f.begin.IsZero() {
+					if err := g.noDemo(); err != nil {
+						return err
+					}
 				}
 			}
+			f.showsLabels, f.showsDiff = len(line.labels) > 0 || line.showLabels, output == "diff"
 			if timeout < 0 {
 				return fmt.Errorf("--timeout %v: give a time such as 30s", timeout)
 			}
@@ -107,7 +121,9 @@ its exit code is 1 in the end. An object that does not exist is waited for, unle
 	fl.StringSliceVarP(&line.labels, "label-columns", "L", nil, "add the values of these `labels` to each line")
 	fl.BoolVar(&line.showLabels, "show-labels", false, "add all labels to each line")
 	printing.addFlags(cmd)
-	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion`, without an initial list")
+	fl.StringVar(&f.since, "since", "", "print the changes after this `resourceVersion` or, with a history, time (-2h), without an initial list")
+	fl.StringVar(&g.folder.dir, "history", "", "refused: a `folder` has only the past")
+	_ = fl.MarkHidden("history")
 	fl.BoolVar(&f.once, "once", false, "print the objects there are and end")
 	fl.BoolVar(&f.watchOnly, "watch-only", false, "print changes only, without the objects there are")
 	fl.DurationVar(&timeout, "timeout", 0, "end after this time; an error if --once has not finished")

@@ -217,7 +217,7 @@ func TestWatchSince(t *testing.T) {
 	for said := ""; !strings.Contains(said, "no longer has the changes since resourceVersion "+version); said = s.remark() {
 	}
 	for _, bad := range []string{"0", "-1", "x", "1.5"} {
-		if _, errs, code := w.run("watch", "pods", "--since="+bad); code != 1 || !strings.Contains(errs, "--since "+bad) {
+		if _, errs, code := w.run("watch", "pods", "--since="+bad); code != 1 || !strings.Contains(errs, `--since: "`+bad+`" is not a moment`) {
 			t.Errorf("--since %s: %d, %s", bad, code, errs)
 		}
 	}

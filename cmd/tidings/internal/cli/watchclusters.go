@@ -55,6 +55,11 @@ func (f *watcher) watch(ctx context.Context, wanted []arg, timeout time.Duration
 // clusters have failed. With once the initial lists are printed in the order of the
 // clusters and of wanted.
 func (f *watcher) run(ctx context.Context, wanted []arg) error {
+	if !f.begin.IsZero() {
+		if err := f.replay(ctx, wanted); err != nil {
+			return err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	progress, synced := context.WithCancel(ctx)
 	defer synced()
@@ -87,20 +92,31 @@ func (f *watcher) run(ctx context.Context, wanted []arg) error {
 // several clusters, its failure is not that of the others.
 func (f *watcher) watchCluster(ctx context.Context, p *part, wanted []arg, before <-chan struct{}, after func()) error {
 	defer after()
-	err := f.find(ctx, p, wanted, after)
+	var err error
+	switch {
+	case p.failed: // in the past
+		return nil
+	case p.targets == nil:
+		err = f.find(ctx, p, wanted, after)
+	}
 	if err == nil {
 		err = f.followAll(ctx, p, before)
 	}
 	if err == nil || !f.many || ctx.Err() != nil || brokenPipe(err) {
 		return err
 	}
+	f.fail(p, err)
+	return nil
+}
+
+// fail notes and tells that one of several clusters has failed.
+func (f *watcher) fail(p *part, err error) {
 	f.mu.Lock()
 	p.failed = true
 	f.mu.Unlock()
 	for _, text := range f.g.failures(err) {
 		f.g.screen.notice(text)
 	}
-	return nil
 }
 
 // failures returns the error of a watch in which some of several clusters failed.
@@ -125,8 +141,11 @@ func (f *watcher) failures() error {
 func (f *watcher) find(ctx context.Context, p *part, wanted []arg, waits func()) error {
 	var found []target
 	err := retry(ctx, func(text string) { waits(); f.g.screen.notice(text) }, func() (err error) {
-		if found, err = f.g.find(ctx, p.cluster, wanted); err == nil && f.since != "" {
+		if found, err = f.g.find(ctx, p.cluster, wanted); err == nil && f.since != "" && f.begin.IsZero() {
 			err = f.checkSince(ctx, found)
+			for i := range found {
+				found[i].from = f.since
+			}
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidings-io/tidings/informer"
 )
@@ -19,16 +20,21 @@ import (
 type watcher struct {
 	g         *globals
 	format    eventFormat
-	needsAll  bool   // the format needs whole objects, not only metadata
-	many      bool   // there are several clusters: print their names
-	since     string // start after this version, without an initial list
-	once      bool   // end with the initial list
-	watchOnly bool   // leave out the initial list
-	what      string // for the progress line
+	needsAll  bool      // the format needs whole objects, not only metadata
+	many      bool      // there are several clusters: print their names
+	since     string    // start after this version or time, without an initial list
+	begin     time.Time // that time; zero: it is a version
+	once      bool      // end with the initial list
+	watchOnly bool      // leave out the initial list
+	what      string    // for the progress line
+
+	showsLabels, showsDiff bool // the format needs labels, or the state before
 
 	mu    sync.Mutex
 	parts []*part
 	found bool // an object was listed
+	// last has the newest state of the objects of the past, with showsDiff.
+	last map[types.UID]*unstructured.Unstructured
 }
 
 // anyInformer is an informer of any type.
@@ -49,8 +55,8 @@ func follow[T informer.Object](ctx context.Context, f *watcher, p *part, o targe
 		informer.LabelSelector(f.g.selector), informer.FieldSelector(o.fieldSelector(f.g.fieldSelector)),
 		informer.Logger(f.g.log),
 	}
-	if f.since != "" {
-		opts = append(opts, informer.From(f.since))
+	if o.from != "" {
+		opts = append(opts, informer.From(o.from))
 	}
 	inf, err := informer.New[T](o.cluster, opts...)
 	if err != nil {
@@ -84,7 +90,7 @@ func follow[T informer.Object](ctx context.Context, f *watcher, p *part, o targe
 		}
 	}
 	var printed error
-	first := f.since == "" // up to Synced; later lists bring new events
+	first := o.from == "" // up to Synced; later lists bring new events
 	listed := false
 	for printed == nil && ctx.Err() == nil {
 		select {
@@ -127,6 +133,9 @@ func printEvent[T informer.Object](f *watcher, o target, e informer.Event[T], fi
 		}
 		out.object, _ = any(e.Object).(*unstructured.Unstructured)
 		out.old, _ = any(e.Old).(*unstructured.Unstructured)
+		if out.old == nil {
+			out.old = f.lastOf(out.meta.GetUID())
+		}
 		var failed error
 		// The first list is written in large pieces, later events at once.
 		return errors.Join(f.g.screen.print(!listed, func(w io.Writer) { failed = f.format(w, out) }), failed)
@@ -160,8 +169,8 @@ func (f *watcher) reportStatus(ctx context.Context, inf anyInformer, o target) e
 		}
 		if now.Lists > last.Lists {
 			switch {
-			case f.since != "" && last.Lists == 0:
-				f.g.screen.notice(fmt.Sprintf("%s: the server no longer has the changes since resourceVersion %s; listing everything%s", o, f.since, because(now.LastError)))
+			case o.from != "" && last.Lists == 0:
+				f.g.screen.notice(fmt.Sprintf("%s: the server no longer has the changes since resourceVersion %s; listing everything%s", o, o.from, because(now.LastError)))
 			case last.Lists > 0:
 				f.g.screen.notice(fmt.Sprintf("%s: had to list again; changes in the meantime are shown as one difference%s", o, because(now.LastError)))
 			}

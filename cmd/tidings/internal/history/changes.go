@@ -27,13 +27,15 @@ type Change struct {
 	SeriesVersion uint64
 }
 
-// Log is a cursor over the changes of a series, in order. It must be closed. It is for
-// one goroutine.
+// Log is a cursor over the changes of a series, in order. It is for one goroutine.
 type Log struct {
-	series *Series
-	match  func(key string) bool
-	next   uint64 // the next change
-	last   uint64 // the last change that was yielded
+	series  *Series
+	match   func(key string) bool // nil: of one object
+	key     string                // of that object
+	next    uint64                // the next change
+	last    uint64                // the last change that was yielded
+	passed  uint64                // SeriesVersion of the last change before next
+	reached uint64                // see Reached
 }
 
 // bunch is the number of changes whose versions are read together. Versions are sorted by
@@ -49,11 +51,25 @@ func (s *State) ChangesAfter(cursor string, match func(key string) bool) *Log {
 	if !ok || id != s.series.id || seq < s.seq {
 		return nil
 	}
-	return &Log{series: s.series, match: match, next: seq + 1, last: seq}
+	return &Log{series: s.series, match: match, next: seq + 1, last: seq, reached: s.ResourceVersion}
+}
+
+// ChangesOf is [State.ChangesAfter] for one object. It reads the object's versions and
+// nothing else.
+func (s *State) ChangesOf(cursor, key string) *Log {
+	l := s.ChangesAfter(cursor, nil)
+	if l != nil {
+		l.key = key
+	}
+	return l
 }
 
 // Cursor names the last change that was read, for [State.ChangesAfter].
 func (l *Log) Cursor() string { return cursorOf(l.series.id, l.last) }
+
+// Reached is the resourceVersion of the series up to which all changes that the log
+// selects have been read.
+func (l *Log) Reached() uint64 { return l.reached }
 
 // Gaps lists the gaps that end after since and begin before until, oldest first.
 func (l *Log) Gaps(since, until time.Time) []Gap { return l.series.Gaps(since, until) }
@@ -71,11 +87,15 @@ func (l *Log) Read(ctx context.Context, until time.Time) iter.Seq2[Change, error
 				return
 			}
 			for _, c := range found {
-				if l.last = c.Seq; !yield(c, nil) {
+				l.last, l.reached = c.Seq, c.SeriesVersion
+				if !yield(c, nil) {
 					return
 				}
 			}
 			if done {
+				if l.reached = cmp.Or(l.passed, l.reached); l.next >= p.next {
+					l.reached = p.seen.ResourceVersion
+				}
 				return
 			}
 		}
@@ -100,6 +120,9 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 	for windows[i].First > l.next {
 		i--
 	}
+	if l.match == nil {
+		return l.readObject(p, i, until)
+	}
 	w := windows[i]
 	it, err := r.store.logIter(p.snap, r.id, w.First)
 	if err != nil {
@@ -112,28 +135,21 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 		if err != nil {
 			return nil, false, err
 		}
-		if !until.IsZero() && b.time.After(until) {
+		b.first = seqOf(it.Key())
+		if !until.IsZero() && b.time.After(until) || b.first >= p.next { // the snapshot may have more than is known of
 			done = true
 			break
 		}
-		b.first = seqOf(it.Key())
 		for n, e := range b.events {
 			seq := b.first + uint64(n)
 			if seq < l.next {
 				continue
 			}
 			l.next = seq + 1
-			if !l.match(e.key) {
-				continue
+			c := b.place(Version{Seq: seq, Key: e.key, Type: e.typ, ResourceVersion: e.resourceVersion, Time: b.time})
+			if l.passed = c.SeriesVersion; l.match(e.key) {
+				found = append(found, c)
 			}
-			at := e.resourceVersion
-			if b.relist || n == len(b.events)-1 {
-				at = b.end
-			}
-			found = append(found, Change{
-				Version: Version{Seq: seq, Key: e.key, Type: e.typ, ResourceVersion: e.resourceVersion, Time: b.time},
-				Relist:  b.relist, End: n == len(b.events)-1, SeriesVersion: at,
-			})
 		}
 	}
 	if err := it.Error(); err != nil {
@@ -147,6 +163,117 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 		}
 	}
 	return found, done, l.fetch(p, i, found)
+}
+
+// place returns the change of a batch that has made a version.
+func (b batch) place(v Version) Change {
+	c := Change{Version: v, Relist: b.relist, End: v.Seq == b.last(), SeriesVersion: v.ResourceVersion}
+	if b.relist || c.End {
+		c.SeriesVersion = b.end
+	}
+	return c
+}
+
+// readObject is read for the changes of one object. It reads a window at a time.
+func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done bool, err error) {
+	r, w := l.series, p.windows[i]
+	log, err := r.store.logIter(p.snap, r.id, w.First)
+	if err != nil {
+		return nil, false, err
+	}
+	defer log.Close()
+	placed := batches{it: log}
+	prefix := objectKey(r.id, w.First, l.key)
+	it, err := p.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return nil, false, err
+	}
+	defer it.Close()
+	var last *Version
+	ok := it.SeekGE(versionKey(r.id, w.First, l.key, l.next))
+	for ; ok && len(found) < bunch; ok = it.Next() {
+		v, err := parseVersion(bytes.Clone(it.Value()))
+		if err != nil {
+			return nil, false, err
+		}
+		v.Key, v.Seq = l.key, seqOf(it.Key())
+		if v.Type == held {
+			last = &v
+			continue
+		}
+		if !until.IsZero() && v.Time.After(until) || v.Seq >= p.next {
+			done = true
+			break
+		}
+		b, err := placed.of(v.Seq, logKey(r.id, w.First, v.Seq+1))
+		if err != nil {
+			return nil, false, err
+		}
+		if len(found) == 0 && last == nil && v.Type != Added {
+			if last, err = l.before(p, i, v.Seq); err != nil {
+				return nil, false, err
+			}
+		}
+		c := b.place(v)
+		if v.Type != Added {
+			c.Before = last
+		}
+		found = append(found, c)
+		l.next, l.passed = v.Seq+1, c.SeriesVersion
+		if last = &found[len(found)-1].Version; v.Type == Deleted {
+			last = nil
+		}
+	}
+	if err := it.Error(); err != nil {
+		return nil, false, err
+	}
+	if !ok && !done { // the window has been read
+		l.next = max(l.next, p.end(i))
+		done = i+1 == len(p.windows)
+	}
+	return found, done, nil
+}
+
+// batches finds the batches of changes whose sequence numbers ascend.
+type batches struct {
+	it   *pebble.Iterator // of the log of a window, after last
+	last batch            // without its events
+}
+
+// near is the number of batches that are passed sooner than another is sought.
+const near = 16
+
+func (l *batches) of(seq uint64, key []byte) (batch, error) {
+	for range near {
+		if l.last.count > 0 && seq <= l.last.last() {
+			return l.last, nil
+		}
+		if !l.it.Valid() {
+			break
+		}
+		var err error
+		if l.last, err = headOf(l.it); err != nil {
+			return batch{}, err
+		}
+		l.it.Next()
+	}
+	if !l.it.SeekLT(key) {
+		return batch{}, errors.Join(l.it.Error(), errDamaged)
+	}
+	var err error
+	l.last, err = headOf(l.it)
+	l.it.Next()
+	return l.last, err
+}
+
+// before returns the version of the log's object before a change, nil if there is none.
+func (l *Log) before(p pinned, i int, seq uint64) (*Version, error) {
+	s := State{series: l.series, chain: p.chain(i), seq: seq - 1, snap: p.snap}
+	v, ok, err := s.Get(l.key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &v, nil
 }
 
 // fetch reads the versions of changes of a window, and those before.
@@ -199,52 +326,4 @@ func (l *Log) fetch(p pinned, i int, changes []Change) error {
 		last = c
 	}
 	return nil
-}
-
-// Timeline returns the changes of one object between two times, oldest first. It is
-// bounded by limit; more reports whether there are others after the last.
-func (r *Series) Timeline(ctx context.Context, key string, since, until time.Time, limit int) (found []Change, more bool, err error) {
-	p := r.pin()
-	defer p.snap.Close()
-	first := 0
-	for i, w := range p.windows { // the window that has since, or the nearest before that has a checkpoint
-		if w.Complete && !w.Begun.After(since) {
-			first = i
-		}
-	}
-	var last *Version
-	for _, w := range p.windows[first:] {
-		if ctx.Err() != nil {
-			return nil, false, context.Cause(ctx)
-		}
-		prefix := objectKey(r.id, w.First, key)
-		it, err := p.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
-		if err != nil {
-			return nil, false, r.damaged(err)
-		}
-		for ok := it.First(); ok && err == nil; ok = it.Next() {
-			var v Version
-			if v, err = parseVersion(bytes.Clone(it.Value())); err != nil {
-				break
-			}
-			v.Key, v.Seq = key, seqOf(it.Key())
-			if v.Type != held && v.Time.After(since) && !v.Time.After(until) {
-				if len(found) == limit {
-					more = true
-					break
-				}
-				found = append(found, Change{Version: v, Before: last})
-			}
-			if last = &v; v.Type == Deleted {
-				last = nil
-			}
-		}
-		if err := errors.Join(err, it.Error(), it.Close()); err != nil {
-			return nil, false, r.damaged(err)
-		}
-		if more {
-			break
-		}
-	}
-	return found, more, nil
 }

@@ -8,6 +8,7 @@ import (
 // The keys of the database. Numbers are big-endian, so that keys sort by number.
 //
 //	f                                         the format of the folder
+//	t                                         the resources that are thinned
 //	s <series>                                a series
 //	p <series>                                how far a series has been seen
 //	g <series> <seq>                          a gap of a series
@@ -17,6 +18,7 @@ import (
 //	d <series> <window> o <object> 0 1 <seq>  a version of an object
 const (
 	kindFormat   = 'f'
+	kindThinned  = 't'
 	kindSeries   = 's'
 	kindProgress = 'p'
 	kindGap      = 'g'
@@ -29,6 +31,8 @@ const (
 )
 
 func formatKey() []byte { return []byte{kindFormat} }
+
+func thinnedKey() []byte { return []byte{kindThinned} }
 
 func seriesKey(series uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{kindSeries}, series)

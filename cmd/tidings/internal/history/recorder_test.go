@@ -151,14 +151,20 @@ func TestEachMomentOfAnInformerIsRecorded(t *testing.T) {
 			t.Errorf("the time before the history can be read: %v", err)
 		}
 
-		changes, more, err := r.store.Find(r.of).Timeline(t.Context(), "default/a", begin, time.Now(), 10)
+		s, err := r.store.Find(r.of).At(begin)
 		r.must(err)
+		defer s.Close()
+		log := s.ChangesOf(s.Cursor(), "default/a")
 		var got []string
-		for _, c := range changes {
+		for c, err := range log.Read(t.Context(), time.Now()) {
+			r.must(err)
 			got = append(got, fmt.Sprint(c.Type, " ", c.Time.Sub(begin), " ", string(c.Writers)))
 		}
-		if want := `[MODIFIED 1s [{"manager":"kubectl","operation":"Update","time":"` + second.UTC().Format(time.RFC3339) + `"}] DELETED 2s ]`; more || fmt.Sprint(got) != want {
+		if want := `[MODIFIED 1s [{"manager":"kubectl","operation":"Update","time":"` + second.UTC().Format(time.RFC3339) + `"}] DELETED 2s ]`; fmt.Sprint(got) != want {
 			t.Errorf("the timeline is\n%s, not\n%s", got, want)
+		}
+		if _, seen := r.store.Find(r.of).Seen(); log.Reached() != seen {
+			t.Errorf("the timeline reaches %d, not %d", log.Reached(), seen)
 		}
 	})
 }

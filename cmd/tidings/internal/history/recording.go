@@ -50,6 +50,9 @@ func NewRecording(s *Store, opts RecordingOptions) *Recording {
 	return &Recording{store: s, opts: opts, uids: map[*mirror.Cluster]string{}, running: map[*mirror.Informer]*recorded{}}
 }
 
+// Store is the store of the recording.
+func (rec *Recording) Store() *Store { return rec.store }
+
 // Thinned returns the time within which at most one version of an object of a resource is
 // kept; 0 means that every version is.
 func (rec *Recording) Thinned(r cluster.Resource) time.Duration {

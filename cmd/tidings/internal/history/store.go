@@ -33,7 +33,8 @@ type Options struct {
 	Size int64
 	// InMemory keeps the store in memory instead of in a folder.
 	InMemory bool
-	// ReadOnly opens a folder that no process writes, for reading.
+	// ReadOnly opens a folder that no process writes, for reading. Nothing in the folder
+	// is changed, so it may be on a read-only medium.
 	ReadOnly bool
 	// Logger logs what goes wrong in the background. nil means slog.Default().
 	Logger *slog.Logger
@@ -53,6 +54,7 @@ type Store struct {
 	db   *pebble.DB
 
 	broken atomic.Pointer[error] // what has ended the storage engine
+	leave  func()                // the folder, see enterFolder
 
 	mu     sync.Mutex
 	series map[uint32]*Series
@@ -85,19 +87,31 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	s := &Store{opts: opts, dir: dir, log: opts.Logger.With("history", dir), series: map[uint32]*Series{}, stop: make(chan struct{})}
 	if err := s.makeFolder(); err != nil {
-		return nil, openError(dir, err)
+		return nil, s.openError(err)
 	}
 	var err error
+	if s.leave, err = s.enter(); err != nil {
+		return nil, s.openError(err)
+	}
 	if s.db, err = pebble.Open(dir, s.pebbleOptions()); err != nil {
-		return nil, openError(dir, err)
+		s.leave()
+		return nil, s.openError(err)
 	}
 	if err = s.load(); err != nil {
+		defer s.leave()
 		return nil, errors.Join(err, s.db.Close())
 	}
 	if !opts.ReadOnly {
 		s.running.Go(s.retain)
 	}
 	return s, nil
+}
+
+func (s *Store) enter() (leave func(), err error) {
+	if s.opts.InMemory || s.opts.fs != nil {
+		return func() {}, nil
+	}
+	return enterFolder(s.dir, s.opts.ReadOnly)
 }
 
 // makeFolder makes the folder for its owner alone: it will have the objects of clusters.
@@ -134,6 +148,8 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		o.FS = s.opts.fs
 	case s.opts.InMemory:
 		o.FS = vfs.NewMem()
+	case s.opts.ReadOnly:
+		o.FS = readOnlyFS{vfs.Default}
 	}
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 64 << 10
@@ -155,10 +171,15 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 }
 
 // openError says what to do about an error of Open.
-func openError(dir string, err error) error {
+func (s *Store) openError(err error) error {
+	dir := s.dir
 	switch {
-	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
+	case errors.Is(err, errInUse) && s.opts.ReadOnly:
+		return fmt.Errorf("open the history in %s: a server has the folder open; ask the server with --server, or read a copy that was made while no server ran, or from a snapshot of the disk: %w", dir, err)
+	case errors.Is(err, errInUse), errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
 		return fmt.Errorf("open the history in %s: another process has it open; give each server a folder of its own: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission) && s.opts.ReadOnly:
+		return fmt.Errorf("open the history in %s: you may not read the folder: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("open the history in %s: the folder cannot be written; choose another or change its owner: %w", dir, err)
 	case errors.Is(err, fs.ErrNotExist), strings.HasSuffix(err.Error(), "does not exist"):
@@ -205,6 +226,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	defer s.leave()
 	if err := s.db.Close(); err != nil && s.broken.Load() == nil { // writers were told what is broken
 		return fmt.Errorf("close the history in %s: %w", s.dir, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/internal/codec"
+	"github.com/tidings-io/tidings/internal/object"
 )
 
 // Moment is a moment in the past: a time or, if that is zero, a resourceVersion.
@@ -145,7 +146,7 @@ func (r *Reader) GetPast(q *Query) (*Object, Past, error) {
 		return nil, past, err
 	}
 	defer s.Close()
-	v, ok, err := s.Get(keyOf(q.params.Namespace, q.params.Name))
+	v, ok, err := s.Get(object.Key(q.params.Namespace, q.params.Name))
 	if err == nil && !ok {
 		err = q.notFound()
 	}
@@ -246,36 +247,32 @@ func (r *Reader) exactPast(ctx context.Context, q *Query, version uint64) *histo
 	if err != nil {
 		return nil
 	}
-	if s.Gap == nil && q.Namespace() != "" {
-		now, err := history.Namespace(ctx, q.params.Cluster, q.Namespace())
-		if err == nil && now != nil && !now.CreationTimestamp.After(s.Time) {
+	if s.Gap == nil {
+		same := q.Namespace() == ""
+		if !same {
+			same, err = namespaceExisted(ctx, q.params.Cluster, q.Namespace(), s.Time)
+		}
+		if err == nil && same {
 			return s
 		}
-	} else if s.Gap == nil {
-		return s
 	}
 	_ = s.Close()
 	return nil
 }
 
+// namespaceExisted reports whether the present namespace of a name was there at a time.
+func namespaceExisted(ctx context.Context, c *mirror.Cluster, name string, at time.Time) (bool, error) {
+	now, err := history.Namespace(ctx, c, name)
+	return err == nil && now != nil && !now.CreationTimestamp.After(at), err
+}
+
 // decodePast returns a version as an object.
 func (q *Query) decodePast(v history.Version) (*Object, error) {
-	objects, err := codec.For[*codec.Raw](q.resource.GVK(), codec.Options{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := objects.Decode(codec.JSON, v.Object)
+	o, err := q.objects.Decode(codec.JSON, v.Object)
 	if err != nil {
 		return nil, fmt.Errorf("read %s of the history of %s: %w", v.Key, q, err)
 	}
 	return o, nil
-}
-
-func keyOf(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
 }
 
 // SameNamespace reports whether the namespace that the query is limited to is the one of
@@ -286,34 +283,35 @@ func (r *Reader) SameNamespace(ctx context.Context, q *Query) (bool, error) {
 	if q.params.At == nil || q.params.Namespace == "" {
 		return true, nil
 	}
-	s, past, err := r.pastState(q)
-	if err != nil {
-		return false, err
+	at := q.params.At.Time
+	if at.IsZero() {
+		s, past, err := r.pastState(q)
+		if err != nil {
+			return false, err
+		}
+		_ = s.Close()
+		at = past.Time
 	}
-	_ = s.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Wait, errTimeout)
 	defer cancel()
-	now, err := history.Namespace(ctx, q.params.Cluster, q.params.Namespace)
+	same, err := namespaceExisted(ctx, q.params.Cluster, q.params.Namespace, at.Add(-pageSlack))
 	switch {
 	case apierrors.IsForbidden(err):
 		return false, nil // it is not known
 	case err != nil:
 		return false, q.params.Cluster.Upstream("", err)
-	case now == nil:
-		return false, nil
 	}
-	at := q.params.At.Time
-	if at.IsZero() {
-		at = past.Time
-	}
-	return !now.CreationTimestamp.After(at.Add(-pageSlack)), nil
+	return same, nil
 }
 
-// PastResource returns the resource of a cluster whose history is kept although the
-// cluster does not serve it any more.
+// PastResource returns a resource of a cluster by its history: one that the cluster does
+// not serve any more, or while the cluster cannot be asked.
 func (r *Reader) PastResource(c *mirror.Cluster, group, version, name string) (cluster.Resource, bool) {
 	if r.opts.History == nil {
 		return cluster.Resource{}, false
+	}
+	if !strings.Contains(name, ".") {
+		name = history.Plural(name)
 	}
 	return r.opts.History.Resource(c, group, version, name)
 }
@@ -335,14 +333,20 @@ type PastChange struct {
 
 // PastMeta is the metadata of changes.
 type PastMeta struct {
-	ResourceVersion string        // of the last change
+	// ResourceVersion is that of the last change. On the last page it is the one up to
+	// which there are no other changes; a watch can go on from it.
+	ResourceVersion string
 	Continue        string        // the token of the next page, empty on the last one
 	Gaps            []history.Gap // that end after the first and begin before the last change of the page
 	Thinned         time.Duration // see [Past]
 }
 
-// maxChanges is the number of changes on a page.
-const maxChanges = 500
+// maxChanges is the number of changes on a page, and maxChangeBytes the size of their
+// objects after which a page ends.
+const (
+	maxChanges     = 500
+	maxChangeBytes = 16 << 20
+)
 
 // ChangesBetween returns the changes of the objects that the query selects between its
 // times, oldest first, a page at a time.
@@ -364,14 +368,19 @@ func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChan
 	if limit <= 0 {
 		limit = maxChanges
 	}
-	log := begin.ChangesAfter(from, q.selectsKey)
+	var log *history.Log
+	if p := q.params; p.Name != "" && (p.Namespace != "" || !q.resource.Namespaced) {
+		log = begin.ChangesOf(from, object.Key(p.Namespace, p.Name))
+	} else {
+		log = begin.ChangesAfter(from, q.selectsKey)
+	}
 	if log == nil {
 		return nil, meta, errStale
 	}
 	meta.Thinned = r.opts.History.Thinned(q.resource)
 	first, last := q.params.At.Time, q.params.Until
 	var seen selectorCache
-	cursor := ""
+	cursor, size := "", 0
 	for c, err := range log.Read(ctx, q.params.Until) {
 		if err != nil {
 			return nil, meta, err
@@ -383,13 +392,19 @@ func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChan
 		if !selected {
 			continue
 		}
-		if len(found) == limit {
-			last, meta.Continue = found[limit-1].Time, q.pastToken(cursor, "")
+		if n := len(found); n == limit || size >= maxChangeBytes {
+			last, meta.Continue = found[n-1].Time, q.pastToken(cursor, "")
 			break
+		}
+		if size += len(c.Object); c.Before != nil {
+			size += len(c.Before.Object)
 		}
 		found = append(found, out)
 		meta.ResourceVersion = out.ResourceVersion
 		cursor = log.Cursor()
+	}
+	if meta.Continue == "" {
+		meta.ResourceVersion = decimal(log.Reached())
 	}
 	meta.Gaps = log.Gaps(first, last)
 	return found, meta, nil

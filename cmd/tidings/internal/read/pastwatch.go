@@ -18,45 +18,45 @@ func (w *watch) fromPast(s *history.State) Events {
 		log := s.ChangesAfter(s.Cursor(), func(string) bool { return true })
 		version := s.ResourceVersion
 		var seen selectorCache
-		for {
+		// wanted is whether the reader wants more, or the error.
+		deliver := func() (wanted bool, err error) {
 			for c, err := range log.Read(w.ctx, time.Time{}) {
-				var e Event
-				if err == nil && c.Relist {
-					err = &mirror.Error{Reason: mirror.Expired, Message: "changes were missed at resourceVersion " + decimal(version) + ": list again"}
-				}
-				if err == nil {
-					version = c.SeriesVersion
-					e, err = w.query.pastEvent(c, &seen)
-				}
 				if err != nil {
-					w.stop()
-					yield(Event{}, err)
-					return
+					return true, err
 				}
-				if !yield(e, nil) {
-					w.stop()
-					return
+				if c.Relist {
+					return true, &mirror.Error{Reason: mirror.Expired, Message: "changes were missed at resourceVersion " + decimal(version) + ": list again"}
+				}
+				version = c.SeriesVersion
+				e, err := w.query.pastEvent(c, &seen)
+				if err != nil || !yield(e, nil) {
+					return err != nil, err
 				}
 			}
-			from, err := w.since(version)
-			if err == nil {
-				w.from, w.last, w.at.version = from, version, decimal(version)
-				w.run(yield)
-				return
+			return true, nil
+		}
+		for {
+			wanted, err := deliver()
+			if wanted && err == nil {
+				if w.from, err = w.since(version); err == nil {
+					w.last, w.at.version = version, decimal(version)
+					w.run(yield)
+					return
+				}
+				if mirror.ReasonOf(err) == mirror.Expired {
+					// The history is further behind than the log reaches back.
+					select {
+					case <-time.After(pastPause):
+						continue
+					case <-w.ctx.Done():
+						err = context.Cause(w.ctx)
+					}
+				}
 			}
-			if mirror.ReasonOf(err) != mirror.Expired {
-				w.stop()
+			if w.stop(); wanted {
 				yield(Event{}, err)
-				return
 			}
-			// The history is further behind than the log reaches back.
-			select {
-			case <-time.After(pastPause):
-			case <-w.ctx.Done():
-				w.stop()
-				yield(Event{}, context.Cause(w.ctx))
-				return
-			}
+			return
 		}
 	}
 }

@@ -79,6 +79,7 @@ type Query struct {
 	bound  bool
 	// resource is the cluster's description of params.Resource, once bound is true.
 	resource cluster.Resource
+	objects  codec.Codec[*codec.Raw] // of the resource
 	// within, if not nil, are the only namespaces to be read, sorted.
 	within []string
 	custom map[string]selectable // the fields from a CustomResourceDefinition, once it has been read
@@ -157,7 +158,11 @@ func (q *Query) Bind(r cluster.Resource) error {
 		return mirror.Invalidf("a query for %s cannot be bound to %s", q.params.Resource.Resource, r)
 	}
 	q.resource, q.bound = r, true
+	var err error
+	q.objects, err = codec.For[*codec.Raw](r.GVK(), codec.Options{})
 	switch {
+	case err != nil:
+		return err
 	case !r.Namespaced && q.params.Namespace != "":
 		return mirror.Invalidf("%s are not namespaced: leave out the namespace", r)
 	case r.Namespaced && q.params.Namespace == "" && q.params.Verb == Get:

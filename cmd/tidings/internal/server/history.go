@@ -3,7 +3,11 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
@@ -49,6 +53,20 @@ func thinnedText(d time.Duration) string {
 	return "at most one version of an object in " + d.String() + " is kept"
 }
 
+// servePastDiscovery answers with what the cluster has served, as far as the history knows
+// it. The cluster is not asked, so it need not be there.
+func (s *Server) servePastDiscovery(w http.ResponseWriter, r *http.Request) {
+	err := error(invalid(nil, "this server keeps no history: start it with --history"))
+	if kept := s.opts.Reads.History; kept != nil {
+		if document, ok := kept.Store().Discovery(routeOf(r).cluster.Name())[strings.TrimSuffix(r.URL.Path, "/")]; ok {
+			writeJSON(w, http.StatusOK, document)
+			return
+		}
+		err = apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path)
+	}
+	s.refuse(w, r, err)
+}
+
 // defaultSpan is how far back changes are listed if since is not given.
 const defaultSpan = time.Hour
 
@@ -85,6 +103,7 @@ type change struct {
 	Relist          bool            `json:"relist,omitempty"`
 	Fields          []field         `json:"fields,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
+	Before          json.RawMessage `json:"before,omitempty"`
 }
 
 // field is what happened to a field.
@@ -109,7 +128,7 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 		if i > 0 {
 			_ = l.WriteByte(',')
 		}
-		if err := encoder.Encode(changeOf(c)); err != nil {
+		if err := encoder.Encode(changeOf(c, grantOf(r).params.objects)); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -128,10 +147,13 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	return nil
 }
 
-func changeOf(c read.PastChange) change {
+// changeOf returns a change with its fields, or with the whole objects.
+func changeOf(c read.PastChange, objects bool) change {
 	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Relist: c.Relist}
-	if c.Type != read.Modified || c.Before == nil {
-		out.Object = c.Object.JSON()
+	if c.Type != read.Modified || c.Before == nil || objects {
+		if out.Object = c.Object.JSON(); c.Before != nil && objects {
+			out.Before = c.Before.JSON()
+		}
 		return out
 	}
 	var old, now map[string]any

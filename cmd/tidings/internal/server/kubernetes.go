@@ -72,6 +72,8 @@ func (s *Server) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 		if err := s.serveSelfReview(w, r, req.Info); err != nil && !clientGone(r) {
 			s.refuse(w, r, timeoutError(r, err))
 		}
+	case !req.Info.IsResourceRequest && r.URL.Query().Has("at"):
+		s.servePastDiscovery(w, r)
 	case !req.Info.IsResourceRequest:
 		s.discovery.ServeHTTP(w, r)
 	default:

@@ -48,8 +48,11 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	} else {
 		resource, err = rt.cluster.Resolve(r.Context(), rt.resource)
 	}
-	if past, kept := s.reader.PastResource(rt.cluster, rt.group, rt.version, rt.resource); mirror.ReasonOf(err) == mirror.UnknownResource && kept && (p.at != "" || p.changes) {
-		resource, err = past, nil // the cluster served it once
+	present := err
+	if why := mirror.ReasonOf(err); (why == mirror.UnknownResource || why == mirror.Unreachable) && (p.at != "" || p.changes || p.token != "") {
+		if past, kept := s.reader.PastResource(rt.cluster, rt.group, rt.version, rt.resource); kept {
+			resource, err = past, nil // the cluster served it once, or cannot be asked
+		}
 	}
 	if err != nil {
 		return nil, p, err
@@ -101,6 +104,9 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		ask.At = &at
 	}
 	q, err := read.NewQuery(ask)
+	if err == nil && q.Params().At == nil && present != nil { // a token of the present
+		err = present
+	}
 	if err == nil {
 		err = q.Bind(resource)
 	}

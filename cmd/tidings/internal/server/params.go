@@ -29,6 +29,7 @@ type params struct {
 	until     string
 	at        string
 	changes   bool
+	objects   bool
 	visible   bool
 }
 
@@ -38,7 +39,7 @@ var (
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
 	getParams   = []string{"source", "watch", "at", "changes"}
 	// changesParams are those of the changes of a list or an object.
-	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until"}
+	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects"}
 )
 
 // parseParams parses a query string. An unknown parameter is an error: a misspelt
@@ -127,6 +128,9 @@ func (p *params) set(name, value string) error {
 		return err
 	case "changes":
 		p.changes, err = parseBool(name, value)
+		return err
+	case "objects":
+		p.objects, err = parseBool(name, value)
 		return err
 	case "since":
 		p.since = value

@@ -1,0 +1,67 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestWatchSinceATime(t *testing.T) {
+	p := newPast(t)
+	s := p.begin("watch", "pods", "-l", "app=web", "--since", p.first, "-o", "diff", "--server", p.url)
+	s.expect("* MODIFIED Pod default/web-1 *", "~ .spec.containers[web].image: web:1 → web:2",
+		"* MODIFIED Pod default/web-1 *", "~ .status.phase: Pending → Running",
+		"* DELETED Pod default/web-2 *", "* ADDED Pod default/web-3 *",
+		"* MODIFIED Pod default/web-3 *", "+ .metadata.labels.later: \"true\"")
+	p.update("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
+	s.expect("* MODIFIED Pod default/web-3 *", "~ .status.phase: Pending → Running")
+	p.update("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	s.expect("* MODIFIED Pod default/web-3 *", "~ .status.phase: Running → Failed")
+	if code := s.stop(); code != 0 {
+		t.Error(code)
+	}
+	_, errs, code := p.run("watch", "pods", "--since", "-1m")
+	if code != 1 {
+		t.Error(code)
+	}
+	contains(t, errs, "keeps no past")
+}
+
+// While changes come, a watch that begins in the past delivers each once, in order.
+func TestNothingIsLostBetweenThePastAndThePresent(t *testing.T) {
+	p := newPast(t)
+	const updates = 300
+	half, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		for i := range updates {
+			p.update("web-1", func(p *corev1.Pod) { p.Labels["n"] = fmt.Sprint(i) })
+			if i == updates/3 {
+				close(half)
+			}
+		}
+	}()
+	defer func() { <-written }()
+	<-half
+	s := p.begin("watch", "pods", "--since", p.second, "-o", "json", "--server", p.url)
+	last := 11 // the version of the second moment
+	for range updates + 1 {
+		var e struct {
+			Type   string
+			Object corev1.Pod
+		}
+		if err := json.Unmarshal([]byte(s.line()), &e); err != nil {
+			t.Fatal(err)
+		}
+		if last++; e.Type != "MODIFIED" || e.Object.ResourceVersion != fmt.Sprint(last) {
+			t.Fatalf("%s at resourceVersion %s comes after %d", e.Type, e.Object.ResourceVersion, last-1)
+		}
+	}
+	if code := s.stop(); code != 0 {
+		t.Error(code)
+	}
+}
