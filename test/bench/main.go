@@ -27,6 +27,8 @@ var lines = []line{
 	serve,
 	serveLabel,
 	serveWatch,
+	historyWrites,
+	historyReads,
 }
 
 func main() {
