@@ -209,7 +209,7 @@ const behind = 1000
 // follow waits until a history has so many versions.
 func follow(ctx context.Context, store *history.Store, versions int) {
 	for ctx.Err() == nil {
-		if x := store.Find(podsOf); x != nil && x.Stats().Versions >= uint64(versions) {
+		if x := store.Find(podsOf); x != nil && int(x.Stats().Versions) >= versions {
 			return
 		}
 		time.Sleep(time.Millisecond)

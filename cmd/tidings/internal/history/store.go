@@ -138,7 +138,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		o.FS, o.MemTableSize = vfs.NewMem(), 16<<20
 	}
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = 64 << 10
+		o.Levels[i].BlockSize = 128 << 10
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionGood })
