@@ -28,6 +28,8 @@ var lines = []line{
 	serveLabel,
 	serveWatch,
 	coldStart,
+	historyWrites,
+	historyReads,
 }
 
 func main() {

@@ -313,7 +313,17 @@ func (l *Log) fetch(p pinned, i int, changes []Change) error {
 			if last.Type != Deleted {
 				c.Before = &last.Version
 			}
-		default:
+		case it.Prev() && bytes.HasPrefix(it.Key(), objectKey(r.id, w.First, c.Key)): // in most cases, in the same block
+			v, err := parseVersion(bytes.Clone(it.Value()))
+			if err != nil {
+				return err
+			}
+			if v.Seq, v.Key = seqOf(it.Key()), c.Key; v.Type != Deleted {
+				c.Before = &v
+			}
+		case it.Error() != nil:
+			return it.Error()
+		case !w.Complete:
 			before := State{series: r, chain: p.chain(i), seq: c.Seq - 1, snap: p.snap}
 			v, ok, err := before.Get(c.Key)
 			if err != nil {

@@ -15,7 +15,7 @@
 //   - the log of a window has one record per batch of changes, in order: when it
 //     arrived, and key, type and resourceVersion of each change;
 //   - the versions of a window are sorted by object and then by sequence number. A
-//     block of 64 KiB therefore holds versions that resemble each other, and compresses
+//     block of 128 KiB therefore holds versions that resemble each other, and compresses
 //     well;
 //   - the checkpoint of a window is a version of each object that existed when the
 //     window began. It is made after the window has begun, in the background. Until it

@@ -50,7 +50,7 @@ const (
 	batchEvents = 256
 	// waiting is the number of events that wait for the disk outside of the informer's
 	// own backlog.
-	waiting = 64
+	waiting = batchEvents
 	// seenPeriod is how often the progress is recorded while nothing changes. After an
 	// unclean end, a gap begins at most this much too early.
 	seenPeriod = 10 * time.Second
@@ -285,12 +285,15 @@ func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time) {
 	default:
 		return
 	}
-	var before []byte
-	if e.Old != nil {
-		before = e.Old.JSON()
-	}
 	whole := e.Object.JSON()
-	v.Object, v.Writers, v.Managed, v.ManagedAt = withoutManagedFields(whole, before)
+	cut := func(before []byte) {
+		v.Object, v.Writers, v.Managed, v.ManagedAt = withoutManagedFields(whole, before)
+	}
+	if e.Old != nil {
+		e.Old.VisitJSON(cut)
+	} else {
+		cut(nil)
+	}
 	if rec.opts.Thin > 0 {
 		if t := rec.thinned[v.Key]; t != nil && v.Type == Updated && now.Before(t.due) {
 			t.last = &v

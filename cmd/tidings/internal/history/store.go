@@ -131,12 +131,14 @@ func (s *Store) makeFolder() error {
 
 func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                    vfs.Default,
-		FormatMajorVersion:    pebble.FormatNewest,
-		Logger:                pebbleLog{s.log},
-		MemTableSize:          16 << 20,
-		CacheSize:             32 << 20,
-		L0CompactionThreshold: 2,
+		FS:                 vfs.Default,
+		FormatMajorVersion: pebble.FormatNewest,
+		Logger:             pebbleLog{s.log},
+		CacheSize:          32 << 20,
+		// The changes of a window are spread over all of its objects, so that each
+		// compaction of level 0 rewrites the window. Few of them take little CPU.
+		MemTableSize:          32 << 20,
+		L0CompactionThreshold: 6,
 		L0StopWritesThreshold: 1000,
 		ReadOnly:              s.opts.ReadOnly,
 		ErrorIfNotExists:      s.opts.ReadOnly,
@@ -147,12 +149,12 @@ func (s *Store) pebbleOptions() *pebble.Options {
 	case s.opts.fs != nil:
 		o.FS = s.opts.fs
 	case s.opts.InMemory:
-		o.FS = vfs.NewMem()
+		o.FS, o.MemTableSize = vfs.NewMem(), 16<<20
 	case s.opts.ReadOnly:
 		o.FS = readOnlyFS{vfs.Default}
 	}
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = 64 << 10
+		o.Levels[i].BlockSize = 128 << 10
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionGood })

@@ -3,6 +3,8 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 )
@@ -27,20 +29,35 @@ func withoutManagedFields(o, before []byte) (object, writers, cut []byte, at int
 	}
 	object = append(append(make([]byte, 0, len(o)-(to-from)), o[:from]...), o[to:]...)
 	cut, at = bytes.Clone(o[from:to]), from
-	known := map[string]bool{}
+	var known []string // few: a map would cost more
 	if before != nil {
 		was, _, _ := managedFields(before)
 		was.ForEach(func(_, entry gjson.Result) bool {
-			known[entry.Raw] = true
+			known = append(known, entry.Raw)
 			return true
 		})
 	}
 	var changed []managerEntry
 	newest := ""
 	now.ForEach(func(_, entry gjson.Result) bool {
-		e := managerEntry{entry.Get("manager").String(), entry.Get("operation").String(), entry.Get("subresource").String(), entry.Get("time").String()}
+		if slices.Contains(known, entry.Raw) {
+			return true
+		}
+		var e managerEntry
+		entry.ForEach(func(key, v gjson.Result) bool {
+			switch key.Str {
+			case "manager":
+				e.Manager = v.String()
+			case "operation":
+				e.Operation = v.String()
+			case "subresource":
+				e.Subresource = v.String()
+			case "time":
+				e.Time = v.String()
+			}
+			return true
+		})
 		switch {
-		case known[entry.Raw]:
 		case before == nil && e.Time > newest:
 			changed, newest = []managerEntry{e}, e.Time
 		case before != nil || e.Time == newest:
@@ -55,10 +72,10 @@ func withoutManagedFields(o, before []byte) (object, writers, cut []byte, at int
 }
 
 // managedFields returns the value of metadata.managedFields, and where the member begins
-// and ends, with one of the commas around it; -1 if there is none.
+// and ends, with one of the commas around it; -1 if there is none. The value refers to o.
 func managedFields(o []byte) (value gjson.Result, from, to int) {
 	from = -1
-	metadata := gjson.GetBytes(o, "metadata")
+	metadata := gjson.Get(unsafe.String(unsafe.SliceData(o), len(o)), "metadata") // not GetBytes, which copies
 	if metadata.Index == 0 {
 		return value, from, to
 	}
