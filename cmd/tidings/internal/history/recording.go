@@ -143,8 +143,8 @@ func (rec *Recording) Record(inf *mirror.Informer) (run func()) {
 
 // recorded is an informer that is being recorded.
 type recorded struct {
-	begun  chan struct{} // closed when the series is known, or will not be
-	series *Series       // set before begun is closed; written by nobody else
+	begun  chan struct{}       // closed when the series is known, or will not be
+	series *Series             // set before begun is closed; written by nobody else
 	held   map[string]identity // what the informer started from; set before its first event
 }
 

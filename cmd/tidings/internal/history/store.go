@@ -120,6 +120,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		FS:                    vfs.Default,
 		FormatMajorVersion:    pebble.FormatNewest,
 		Logger:                pebbleLog{s.log},
+		EventListener:         &pebble.EventListener{DataCorruption: s.damagedFile},
 		MemTableSize:          16 << 20,
 		CacheSize:             32 << 20,
 		L0CompactionThreshold: 2,
@@ -152,6 +153,11 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 }
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	panic("history: the storage engine cannot go on: " + fmt.Sprintf(format, args...))
+}
+
+// damagedFile logs that a file cannot be read. By default, Pebble would end the process.
+func (s *Store) damagedFile(info pebble.DataCorruptionInfo) {
+	s.log.Error("a file of the history is damaged: what it has cannot be read, everything else can", "file", info.Path, "err", info.Details)
 }
 
 // openError says what to do about an error of Open.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -21,10 +22,11 @@ type Batch struct {
 	Time time.Time
 	// ResourceVersion of the series after the batch.
 	ResourceVersion uint64
-	// Relist says that the changes were found by a list. [Writer.Seen] ends the list.
+	// Relist says that the changes were found by a list. [Writer.Seen] ends the list;
+	// until then, readers see the state before it.
 	Relist bool
 	// Changes are in the order in which they happened. Of each version, the writer sets
-	// Seq and Time.
+	// Seq and Time. There may be none in the batch of a list.
 	Changes []Version
 	// Thinned are newer versions of objects, whole, which are kept for [Series.Newest]
 	// only.
@@ -58,11 +60,22 @@ func (s *Store) Writer(of Resource) (*Writer, error) {
 func (w *Writer) Series() *Series { return w.series }
 
 // Last returns how far an earlier writer of the series has seen it; the zero time if
-// there was none. clean is false if that writer was not closed.
+// there was none. clean is false if that writer was not closed. A list that was not
+// complete does not count.
 func (w *Writer) Last() (at time.Time, resourceVersion uint64, clean bool) {
-	w.series.mu.Lock()
-	defer w.series.mu.Unlock()
-	return w.series.seen.Time, w.series.seen.ResourceVersion, !w.series.seen.Open
+	r := w.series
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, resourceVersion, clean = r.seen.Time, r.seen.ResourceVersion, !r.seen.Open
+	if !r.seen.Listing {
+		return at, resourceVersion, clean
+	}
+	for _, g := range slices.Backward(r.gaps) {
+		if g.Seq == r.seen.Since {
+			return g.From, g.After, clean
+		}
+	}
+	return r.windows[0].Begun.Add(-1), 0, clean // it was the first list
 }
 
 // Close ends the writer at a moment up to which it has seen everything.
@@ -97,7 +110,7 @@ func (w *Writer) Seen(at time.Time, resourceVersion uint64) error {
 	if seen.Time.IsZero() { // the history begins with its first batch
 		return nil
 	}
-	seen.Open, seen.Listing = true, false
+	seen.Open, seen.Listing, seen.Since = true, false, 0
 	if at.After(seen.Time) {
 		seen.Time = at
 	}
@@ -152,6 +165,32 @@ func (w *Writer) Gap(g Gap) error {
 		r.gaps = append(r.gaps, g)
 		r.stats.Gaps++
 	}
+	return nil
+}
+
+// GapEnds moves the end of the gap before the list that is being written, or before the
+// next change, to a later resourceVersion.
+func (w *Writer) GapEnds(before uint64) error {
+	r := w.series
+	r.mu.Lock()
+	n := len(r.gaps)
+	if n == 0 || r.gaps[n-1].Seq != r.seen.Since && r.gaps[n-1].Seq != r.next || r.gaps[n-1].Before >= before {
+		r.mu.Unlock()
+		return nil
+	}
+	g := r.gaps[n-1]
+	r.mu.Unlock()
+	g.Before, g.Late = before, false
+	value, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	if err := r.store.set(gapKey(r.id, g.Seq), value); err != nil {
+		return w.failed(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = append(r.gaps[:n-1:n-1], g)
 	return nil
 }
 
@@ -218,7 +257,14 @@ func (w *Writer) Append(b Batch) error {
 			return err
 		}
 	}
+	since := seen.Since
+	if b.Relist && !seen.Listing {
+		since = next
+	}
 	seen = progress{Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
+	if b.Relist {
+		seen.Since = since
+	}
 	value, err := json.Marshal(seen)
 	if err != nil {
 		return err
@@ -233,6 +279,9 @@ func (w *Writer) Append(b Batch) error {
 	defer r.mu.Unlock()
 	if rolled {
 		r.full = false
+		if n := len(windows); n > 0 && windows[n-1].First == begun.First { // it has no change yet
+			windows = windows[:n-1]
+		}
 		r.windows = append(windows[:len(windows):len(windows)], begun)
 	}
 	r.next, r.seen = next+uint64(len(b.Changes)), seen
@@ -264,10 +313,9 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 	}
 	last := windows[len(windows)-1]
 	begun.Epoch = last.Epoch
-	if next == last.First { // no change yet
-		return last, false
-	}
 	switch {
+	case next == last.First && b.ResourceVersion >= seen.ResourceVersion: // no change yet
+		return last, false
 	case b.ResourceVersion < seen.ResourceVersion: // the cluster was restored from a backup
 		begun.Epoch++
 		begun.ResourceVersion = b.ResourceVersion
