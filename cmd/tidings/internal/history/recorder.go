@@ -240,7 +240,8 @@ func (rec *recorder) beginList(now time.Time, version uint64) error {
 	}
 	if rec.held == nil {
 		if err := rec.load(); err != nil {
-			return err
+			rec.log.Error("the newest state of the history cannot be read; beginning afresh with a list", "err", err)
+			rec.held, rec.batch.Afresh = map[string]identity{}, true
 		}
 	}
 	rec.objects = len(rec.held)
@@ -358,7 +359,7 @@ func (rec *recorder) flush(ctx context.Context) error {
 	// change is not taken for one of the versions before.
 	_, seen := rec.w.series.Seen()
 	if len(rec.batch.Changes)+len(rec.batch.Thinned) == 0 {
-		if !rec.relist || rec.version >= seen || seen == 0 {
+		if !rec.batch.Afresh && (!rec.relist || rec.version >= seen || seen == 0) {
 			return nil
 		}
 		rec.begin(rec.listed)

@@ -86,6 +86,7 @@ type window struct {
 
 // progress is how far a series has been seen. There may be no change at the end.
 type progress struct {
+	Next            uint64    `json:"next"` // the sequence number of the next change
 	Time            time.Time `json:"time"`
 	ResourceVersion uint64    `json:"resourceVersion"`
 	// Open says that the writer has not been closed.
@@ -143,36 +144,8 @@ func (r *Series) load() error {
 			return fmt.Errorf("progress: %w", err)
 		}
 	}
-	r.next = 1
-	if n := len(r.windows); n > 0 {
-		w := r.windows[n-1]
-		r.next = w.First
-		last, err := r.lastBatch(w.First)
-		if err != nil {
-			return err
-		}
-		if last != nil {
-			r.next = last.last() + 1
-			if last.time.After(r.seen.Time) {
-				r.seen.Time, r.seen.ResourceVersion = last.time, last.end
-			}
-		}
-	}
+	r.next = max(r.seen.Next, 1)
 	return nil
-}
-
-// lastBatch returns the last batch of a window, without its events; nil if it has none.
-func (r *Series) lastBatch(first uint64) (*batch, error) {
-	it, err := r.store.logIter(r.store.db, r.id, first)
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	if !it.Last() {
-		return nil, it.Error()
-	}
-	b, err := headOf(it)
-	return &b, err
 }
 
 // Begin returns the time at which the history begins, the zero time if it is empty.

@@ -55,6 +55,14 @@ type State struct {
 	snap   *pebble.Snapshot
 }
 
+// damaged wraps an error of the storage engine.
+func (s *State) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.series.damaged(fmt.Errorf("at %s (resourceVersion %d): %w", s.Time.Format(time.RFC3339), s.ResourceVersion, err))
+}
+
 // Close releases the state.
 func (s *State) Close() error { return s.snap.Close() }
 
@@ -110,7 +118,7 @@ func (r *Series) At(at time.Time) (*State, error) {
 	s.Gap = gap
 	b, err := r.find(s.snap, w, p.end(i), func(b batch) bool { return !b.time.After(at) })
 	if err != nil {
-		return nil, errors.Join(r.damaged(err), s.Close())
+		return nil, errors.Join(s.damaged(err), s.Close())
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
@@ -150,7 +158,7 @@ func (r *Series) AtVersion(version uint64) (*State, error) {
 	end := p.end(i)
 	b, err := r.find(s.snap, w, end, func(b batch) bool { return b.end <= version })
 	if err != nil {
-		return fail(r.damaged(err))
+		return fail(s.damaged(err))
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
@@ -160,7 +168,7 @@ func (r *Series) AtVersion(version uint64) (*State, error) {
 	if gap == nil && s.seq+1 < end && s.ResourceVersion < version { // the next batch may have begun before
 		b, err := r.batchAt(s.snap, w, s.seq+1)
 		if err != nil {
-			return fail(r.damaged(err))
+			return fail(s.damaged(err))
 		}
 		if b.relist {
 			gap = &Gap{From: s.Time, To: b.time, After: s.ResourceVersion, Before: b.end, Reason: "relist"}
@@ -201,7 +209,7 @@ func (r *Series) beforeList(s *State, p pinned) (*State, error) {
 	s = r.at(p, i, p.seen.Since-1)
 	b, err := r.find(s.snap, p.windows[i], p.end(i), func(b batch) bool { return b.last() < p.seen.Since })
 	if err != nil {
-		return nil, errors.Join(r.damaged(err), s.Close())
+		return nil, errors.Join(s.damaged(err), s.Close())
 	}
 	if b != nil {
 		s.Time, s.ResourceVersion = b.time, b.end
@@ -288,7 +296,7 @@ func (s *State) Get(key string) (v Version, ok bool, err error) {
 		prefix := objectKey(s.series.id, s.chain[i].First, key)
 		it, err := s.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return v, false, s.series.damaged(err)
+			return v, false, s.damaged(err)
 		}
 		found := it.SeekLT(versionKey(s.series.id, s.chain[i].First, key, s.seq+1))
 		if found {
@@ -296,7 +304,7 @@ func (s *State) Get(key string) (v Version, ok bool, err error) {
 			v.Key, v.Seq = key, seqOf(it.Key())
 		}
 		if err := errors.Join(err, it.Error(), it.Close()); err != nil {
-			return v, false, s.series.damaged(err)
+			return v, false, s.damaged(err)
 		}
 		if found {
 			return v, v.Type != Deleted, nil
@@ -320,7 +328,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 		for _, w := range s.chain {
 			it, err := s.objects(w, namespace, from)
 			if err != nil {
-				yield(Version{}, s.series.damaged(err))
+				yield(Version{}, s.damaged(err))
 				return
 			}
 			its = append(its, it)
@@ -330,7 +338,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 			var key []byte
 			for _, it := range its {
 				if it.err != nil {
-					yield(Version{}, s.series.damaged(it.err))
+					yield(Version{}, s.damaged(it.err))
 					return
 				}
 				if it.key != nil && (key == nil || bytes.Compare(it.key, key) < 0) {
@@ -351,7 +359,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 					newest = false
 					v, err := parseVersion(it.value)
 					if err != nil {
-						yield(Version{}, s.series.damaged(err))
+						yield(Version{}, s.damaged(err))
 						return
 					}
 					v.Seq, v.Key = it.seq, unescapeObject(key)

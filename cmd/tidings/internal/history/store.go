@@ -92,7 +92,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, openError(dir, err)
 	}
 	if err = s.load(); err != nil {
-		return nil, errors.Join(err, s.db.Close())
+		return nil, errors.Join(openError(dir, err), s.db.Close())
 	}
 	if !opts.ReadOnly {
 		s.running.Go(s.retain)
@@ -169,6 +169,8 @@ func openError(dir string, err error) error {
 		return fmt.Errorf("open the history in %s: the folder cannot be written; choose another or change its owner: %w", dir, err)
 	case errors.Is(err, fs.ErrNotExist), strings.HasSuffix(err.Error(), "does not exist"):
 		return fmt.Errorf("open the history in %s: there is none in this folder: %w", dir, err)
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("open the history in %s: its files are damaged: check the disk, move the folder away, and start with an empty one or a copy: %w", dir, err)
 	}
 	return fmt.Errorf("open the history in %s: %w", dir, err)
 }
@@ -178,23 +180,23 @@ func (s *Store) load() error {
 	found, err := s.get(formatKey())
 	switch {
 	case err != nil:
-		return fmt.Errorf("open the history in %s: %w", s.dir, err)
+		return err
 	case found == nil && s.opts.ReadOnly:
-		return fmt.Errorf("open the history in %s: there is none in this folder", s.dir)
+		return errors.New("there is none in this folder")
 	case found == nil:
 		if err := s.db.Set(formatKey(), []byte{format}, pebble.Sync); err != nil {
-			return fmt.Errorf("begin a history in %s: %w", s.dir, err)
+			return err
 		}
 	case len(found) != 1 || found[0] > format:
-		return fmt.Errorf("open the history in %s: it was written by a newer version of tidings (format %d, this one reads up to %d): use that version, or another folder", s.dir, found[0], format)
+		return fmt.Errorf("it was written by a newer version of tidings (format %d, this one reads up to %d): use that version, or another folder", found[0], format)
 	}
 	return s.scan([]byte{kindSeries}, func(key, value []byte) error {
 		r := &Series{store: s, id: binary.BigEndian.Uint32(key[1:])}
 		if err := json.Unmarshal(value, &r.Of); err != nil {
-			return fmt.Errorf("open the history in %s: series %d: %w", s.dir, r.id, err)
+			return fmt.Errorf("series %d: %w", r.id, err)
 		}
 		if err := r.load(); err != nil {
-			return fmt.Errorf("open the history in %s: %s: %w", s.dir, r.Of, err)
+			return fmt.Errorf("%s: %w", r.Of, err)
 		}
 		s.series[r.id] = r
 		return nil
@@ -321,12 +323,17 @@ func (s *Store) checkRoom() error {
 
 // apply writes a batch, durably. If the engine cannot go on, because its log cannot be
 // written, every later call fails, too: the history goes on after a restart.
-func (s *Store) apply(b *pebble.Batch) (err error) {
-	if broken := s.broken.Load(); broken != nil {
-		return *broken
-	}
+func (s *Store) apply(b *pebble.Batch) error {
 	if err := s.checkRoom(); err != nil {
 		return err
+	}
+	return s.commit(b)
+}
+
+// commit is apply for a batch that makes room.
+func (s *Store) commit(b *pebble.Batch) (err error) {
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
 	}
 	defer func() {
 		if p := recover(); p != nil {

@@ -15,6 +15,8 @@ type Writer struct {
 	cut     chan struct{} // closed to end the checkpoint in progress
 	pending chan struct{} // closed when the checkpoint in progress has ended
 	objects int           // that exist
+	// failedAt is when the last checkpoint failed, the zero time if it did not.
+	failedAt time.Time
 }
 
 // Batch is what [Writer.Append] writes.
@@ -22,6 +24,9 @@ type Batch struct {
 	Time time.Time
 	// ResourceVersion of the series after the batch.
 	ResourceVersion uint64
+	// Afresh says that the batch begins a list of everything that exists: the state
+	// before is not known, because it cannot be read.
+	Afresh bool
 	// Relist says that the changes were found by a list. [Writer.Seen] ends the list;
 	// until then, readers see the state before it.
 	Relist bool
@@ -261,7 +266,7 @@ func (w *Writer) Append(b Batch) error {
 	if b.Relist && !seen.Listing {
 		since = next
 	}
-	seen = progress{Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
+	seen = progress{Next: next + uint64(len(b.Changes)), Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
 	if b.Relist {
 		seen.Since = since
 	}
@@ -284,7 +289,7 @@ func (w *Writer) Append(b Batch) error {
 		}
 		r.windows = append(windows[:len(windows):len(windows)], begun)
 	}
-	r.next, r.seen = next+uint64(len(b.Changes)), seen
+	r.next, r.seen = seen.Next, seen
 	r.stats.Failing = nil
 	r.stats.Versions += uint64(len(b.Changes))
 	r.stats.Bytes += size
@@ -313,12 +318,17 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 	}
 	last := windows[len(windows)-1]
 	begun.Epoch = last.Epoch
-	switch {
-	case next == last.First && b.ResourceVersion >= seen.ResourceVersion: // no change yet
-		return last, false
-	case b.ResourceVersion < seen.ResourceVersion: // the cluster was restored from a backup
+	back := b.ResourceVersion < seen.ResourceVersion // the cluster was restored from a backup
+	if back {
 		begun.Epoch++
 		begun.ResourceVersion = b.ResourceVersion
+	}
+	switch {
+	case b.Afresh:
+		begun.Complete = true
+	case next == last.First && !back: // no change yet
+		return last, false
+	case back:
 	case seen.Time.Sub(b.Time) > clockTolerance:
 	case busy: // one checkpoint at a time
 		return window{}, false
@@ -334,7 +344,7 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 // made. The caller holds series.mu.
 func (w *Writer) checkpoint() {
 	r := w.series
-	if w.cut != nil {
+	if w.cut != nil || !w.failedAt.IsZero() && time.Since(w.failedAt) < time.Minute {
 		return
 	}
 	for i, x := range r.windows {
@@ -349,7 +359,8 @@ func (w *Writer) checkpoint() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			w.cut = nil
-			if err != nil && !errors.Is(err, errCut) {
+			if w.failedAt = (time.Time{}); err != nil && !errors.Is(err, errCut) {
+				w.failedAt = time.Now()
 				r.store.log.Error("cannot write a checkpoint; reads of this time are slower until the next attempt", "of", r.Of.String(), "err", err)
 			}
 		}()
