@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,8 +54,9 @@ type warmStart struct {
 	items   []Object // of the restored state
 	failed  int      // watches that were accepted and failed
 
-	// known are the restored objects, while a list may have them, too.
-	known map[object.Identity]Object
+	// known are the restored objects, while a list may have them, too. A list that is
+	// being decoded may read them after another has ended.
+	known atomic.Pointer[map[object.Identity]Object]
 }
 
 func newWarmStart(r Restorer, log func() *slog.Logger) *warmStart {
@@ -85,7 +87,7 @@ func (w *warmStart) load(ctx context.Context, k *source.Kube[Object]) error {
 // watch is k.Watch, which it replaces as long as the restored state has not been used.
 func (w *warmStart) watch(ctx context.Context, k *source.Kube[Object], opts source.WatchOptions, each func(source.Event[Object]) error) error {
 	if !opts.InitialEvents {
-		w.known = nil // the list is complete
+		w.known.Store(nil) // the list is complete
 		return k.Watch(ctx, opts, each)
 	}
 	if w.version != "" {
@@ -94,12 +96,12 @@ func (w *warmStart) watch(ctx context.Context, k *source.Kube[Object], opts sour
 			return err
 		}
 	}
-	if w.known == nil {
+	if w.known.Load() == nil {
 		return k.Watch(ctx, opts, each)
 	}
 	return k.Watch(ctx, opts, func(e source.Event[Object]) error {
 		if e.InitialEventsEnd {
-			w.known = nil
+			w.known.Store(nil)
 		}
 		return each(e)
 	})
@@ -163,10 +165,11 @@ func (w *warmStart) resume(ctx context.Context, k *source.Kube[Object], opts sou
 		return true, err
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), errors.Is(err, errBehind), w.failed >= mostFailures:
 		w.log().Info("cannot go on where an earlier run ended; listing", "resourceVersion", w.version, "err", err)
-		w.known = make(map[object.Identity]Object, len(w.items))
+		known := make(map[object.Identity]Object, len(w.items))
 		for _, o := range w.items {
-			w.known[object.Identity{Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion()}] = o
+			known[object.Identity{Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion()}] = o
 		}
+		w.known.Store(&known)
 		w.version, w.items = "", nil
 		return false, nil
 	}
@@ -181,6 +184,10 @@ var errBehind = errors.New("the server is behind")
 
 // lookup returns a restored object.
 func (w *warmStart) lookup(id object.Identity) (Object, bool) {
-	o, ok := w.known[id]
+	known := w.known.Load()
+	if known == nil {
+		return nil, false
+	}
+	o, ok := (*known)[id]
 	return o, ok
 }

@@ -168,6 +168,9 @@ func (m *model) write(t *rapid.T, relist bool) {
 	}
 	b.ResourceVersion, b.Objects = m.version, len(objects)
 	m.must(m.writer.Append(b))
+	if relist {
+		m.must(m.writer.Seen(m.now, m.version))
+	}
 }
 
 func (m *model) check(t *rapid.T) {

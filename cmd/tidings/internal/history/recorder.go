@@ -176,7 +176,7 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 		if e.Folded {
 			reason = "changes came faster than they could be written"
 		}
-		rec.gap(Gap{From: rec.current, To: now, Before: version, Reason: reason})
+		rec.gap(Gap{From: rec.current, To: now, After: rec.version, Before: version, Reason: reason})
 		rec.relist, rec.listed, rec.version = true, now, version
 	}
 	rec.version = max(rec.version, version)
@@ -186,9 +186,19 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) e
 			return nil
 		}
 	}
+	return rec.listEnds(ctx, now)
+}
+
+// listEnds writes the rest of a list, or what came before a bookmark.
+func (rec *recorder) listEnds(ctx context.Context, now time.Time) error {
 	err := rec.flush(ctx)
-	rec.relist = false
-	rec.seen(now, version)
+	if err == nil && rec.relist {
+		if err := rec.w.GapEnds(rec.version); err != nil {
+			rec.log.Error("cannot write the history", "err", err)
+		}
+	}
+	rec.first, rec.held, rec.relist = false, nil, false
+	rec.seen(now, rec.version)
 	return err
 }
 
@@ -200,6 +210,7 @@ func (rec *recorder) list(ctx context.Context, e informer.Event[*codec.Raw], now
 			return err
 		}
 	}
+	rec.version = max(rec.version, version)
 	if e.Object != nil {
 		key := informer.Key(e.Object)
 		was, known := rec.held[key]
@@ -219,10 +230,7 @@ func (rec *recorder) list(ctx context.Context, e informer.Event[*codec.Raw], now
 	if err := rec.deleteHeld(now); err != nil {
 		return err
 	}
-	err := rec.flush(ctx)
-	rec.first, rec.held, rec.relist = false, nil, false
-	rec.seen(now, version)
-	return err
+	return rec.listEnds(ctx, now)
 }
 
 // beginList prepares for the first list, of a version, and records the gap before it.
@@ -232,7 +240,8 @@ func (rec *recorder) beginList(now time.Time, version uint64) error {
 	}
 	if rec.held == nil {
 		if err := rec.load(); err != nil {
-			return err
+			rec.log.Error("the newest state of the history cannot be read; beginning afresh with a list", "err", err)
+			rec.held, rec.batch.Afresh = map[string]identity{}, true
 		}
 	}
 	rec.objects = len(rec.held)
@@ -349,8 +358,14 @@ func (rec *recorder) begin(now time.Time) {
 
 // flush writes the batch. It tries until it can, or ctx ends.
 func (rec *recorder) flush(ctx context.Context) error {
+	// A list that found nothing is written if versions have gone back, so that the next
+	// change is not taken for one of the versions before.
+	_, seen := rec.w.series.Seen()
 	if len(rec.batch.Changes)+len(rec.batch.Thinned) == 0 {
-		return nil
+		if !rec.batch.Afresh && (!rec.relist || rec.version >= seen || seen == 0) {
+			return nil
+		}
+		rec.begin(rec.listed)
 	}
 	rec.batch.Relist, rec.batch.Objects, rec.batch.ResourceVersion = rec.relist, rec.objects, rec.version
 	pause := time.Second

@@ -19,6 +19,7 @@ import (
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/fakeapi"
+	"github.com/tidings-io/tidings/internal/object"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -241,5 +242,121 @@ func TestThinning(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		r.wantAt(time.Now(), "a=99", "")
+	})
+}
+
+// A thinned version that is written late is older than what has been recorded since. It
+// must not look as if versions had gone back.
+func TestThinnedVersionsAreNoNewEpoch(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.opts.Thin = time.Minute
+		r.start()
+		r.set("a", "1")
+		r.set("a", "2") // waits for its time
+		r.set("b", "1")
+		newest := object.Version(r.server.ResourceVersion())
+		time.Sleep(2 * time.Minute)
+		r.wantAt(time.Now(), "a=2 b=1", "")
+		series := r.store.Find(r.of)
+		if _, seen := series.Seen(); seen < newest {
+			t.Errorf("the history reaches up to %d, not %d", seen, newest)
+		}
+		state, err := series.AtVersion(newest)
+		r.must(err)
+		r.must(state.Close())
+	})
+}
+
+// A cluster that is restored from a backup has versions again that it had before. A time
+// means the state then, a version the newer one, also if the restored state of a resource
+// is the one that the history ends with.
+func TestARestoredClusterIsANewEpoch(t *testing.T) {
+	for _, changed := range []bool{true, false} {
+		inBubble(t, func(r *rig) {
+			r.set("a", "1")
+			r.start()
+			var times []time.Time
+			if changed {
+				r.set("a", "2")
+			} else if _, err := r.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 40 { // of other resources
+				_, err := r.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("s", i)}})
+				r.must(err)
+			}
+			r.server.CloseWatches(configMaps)
+			time.Sleep(2 * time.Minute) // a bookmark
+			times = append(times, time.Now())
+			r.stop()
+			_, before := r.store.Find(r.of).Seen()
+
+			restored := fakeapi.New(fakeapi.Options{})
+			config, stop := fakeapi.InProcess(restored)
+			defer stop()
+			conn, err := cluster.New("test", config)
+			r.must(err)
+			defer conn.Close()
+			old, oldConn := r.server, r.conn
+			r.server, r.conn = restored, conn
+			defer func() { r.server, r.conn = old, oldConn }()
+			if changed {
+				r.set("a", "restored")
+			} else {
+				a, err := old.Get(configMaps, "default", "a")
+				r.must(err)
+				a.SetResourceVersion("")
+				r.must(restored.Insert(configMaps, a))
+			}
+			time.Sleep(time.Minute)
+			r.start()
+			time.Sleep(time.Second)
+			if _, seen := r.store.Find(r.of).Seen(); seen >= before {
+				t.Errorf("changed %v: the history reaches up to %d, as before the restore (%d)", changed, seen, before)
+			}
+			r.set("a", "after")
+			version := object.Version(r.server.ResourceVersion())
+			if changed {
+				r.wantAt(times[0], "a=2", "")
+			} else {
+				r.wantAt(times[0], "a=1", "")
+			}
+			r.wantAt(time.Now(), "a=after", "")
+			state, err := r.store.Find(r.of).AtVersion(version)
+			r.must(err)
+			defer state.Close()
+			if v, ok, err := state.Get("default/a"); err != nil || !ok || !strings.Contains(string(v.Object), "after") {
+				t.Errorf("at version %d there is %s, %v, %v", version, v.Object, ok, err)
+			}
+			r.stop()
+		})
+	}
+}
+
+// A recorder waits until an earlier one of the same resource has written what it has.
+func TestRecordersThatFollowQuickly(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.set("a", "0")
+		var stops []func()
+		for i := range 10 {
+			r.start()
+			stops = append(stops, r.stop)
+			r.set("a", fmt.Sprint(i+1))
+			if len(stops) == 2 { // the second waits for the first
+				stops[0]()
+				stops = stops[1:]
+				time.Sleep(time.Second)
+			}
+		}
+		r.wantAt(time.Now(), "a=10", "")
+		for _, stop := range stops {
+			stop()
+		}
+		r.stop = nil
+		for _, g := range r.store.Find(r.of).Gaps(time.Time{}, time.Now().Add(time.Hour)) {
+			if strings.Contains(g.Reason, "unexpectedly") {
+				t.Errorf("a recorder began before another had ended: %+v", g)
+			}
+		}
 	})
 }

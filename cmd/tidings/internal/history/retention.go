@@ -3,8 +3,6 @@ package history
 import (
 	"context"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // retentionPeriod is how often old windows are looked for.
@@ -67,22 +65,34 @@ func (s *Store) Retain(now time.Time) error {
 	}
 }
 
-// oldest returns when the oldest window of a series ended; ok is false if it cannot be
-// dropped, because it is the newest one, or the next one has no checkpoint yet.
+// oldest returns when the oldest windows of a series ended, up to the next one that has a
+// checkpoint; ok is false if there is none.
 func (r *Series) oldest() (end time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.windows) < 2 || !r.windows[1].Complete {
-		return time.Time{}, false
+	if i := r.secondComplete(); i > 0 {
+		return r.windows[i].Begun, true
 	}
-	return r.windows[1].Begun, true
+	return time.Time{}, false
 }
 
-// dropOldest drops the oldest window of a series, and the gaps before its end.
+// secondComplete returns the index of the first window but one that has a checkpoint, -1
+// if there is none. The caller holds r.mu.
+func (r *Series) secondComplete() int {
+	for i := 1; i < len(r.windows); i++ {
+		if r.windows[i].Complete {
+			return i
+		}
+	}
+	return -1
+}
+
+// dropOldest drops the oldest windows of a series, and the gaps before their end.
 func (r *Series) dropOldest() error {
 	r.mu.Lock()
-	w, next := r.windows[0], r.windows[1]
-	r.windows = r.windows[1:]
+	i := r.secondComplete()
+	first, next := r.windows[0], r.windows[i]
+	r.windows = r.windows[i:]
 	for len(r.gaps) > 0 && r.gaps[0].Seq < next.First {
 		r.gaps = r.gaps[1:]
 	}
@@ -91,17 +101,17 @@ func (r *Series) dropOldest() error {
 	db := r.store.db
 	out := db.NewBatch()
 	defer out.Close()
-	data := dataKey(r.id, w.First)
-	if err := out.DeleteRange(data, after(data), nil); err != nil {
+	data, end := dataKey(r.id, first.First), dataKey(r.id, next.First)
+	if err := out.DeleteRange(data, end, nil); err != nil {
 		return err
 	}
-	if err := out.Delete(windowKey(r.id, w.First), nil); err != nil {
+	if err := out.DeleteRange(windowKey(r.id, first.First), windowKey(r.id, next.First), nil); err != nil {
 		return err
 	}
 	if err := out.DeleteRange(gapKey(r.id, 0), gapKey(r.id, next.First), nil); err != nil {
 		return err
 	}
-	if err := db.Apply(out, pebble.Sync); err != nil {
+	if err := r.store.commit(out); err != nil {
 		return err
 	}
 	// Reclaim the space now: the engine would do so when it next compacts the range.
@@ -114,5 +124,5 @@ func (r *Series) dropOldest() error {
 		case <-ctx.Done():
 		}
 	}()
-	return db.Compact(ctx, data, after(data), false)
+	return db.Compact(ctx, data, end, false)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,12 +86,15 @@ type window struct {
 
 // progress is how far a series has been seen. There may be no change at the end.
 type progress struct {
+	Next            uint64    `json:"next"` // the sequence number of the next change
 	Time            time.Time `json:"time"`
 	ResourceVersion uint64    `json:"resourceVersion"`
 	// Open says that the writer has not been closed.
 	Open bool `json:"open,omitempty"`
-	// Listing says that only a part of a list has been written.
-	Listing bool `json:"listing,omitempty"`
+	// Listing says that only a part of a list has been written, and Since is the first
+	// change of that list.
+	Listing bool   `json:"listing,omitempty"`
+	Since   uint64 `json:"since,omitempty"`
 }
 
 // Gap is a time in which changes may have been missed, or were recorded late. What existed
@@ -140,46 +144,26 @@ func (r *Series) load() error {
 			return fmt.Errorf("progress: %w", err)
 		}
 	}
-	r.next = 1
-	if n := len(r.windows); n > 0 {
-		w := r.windows[n-1]
-		r.next = w.First
-		last, err := r.lastBatch(w.First)
-		if err != nil {
-			return err
-		}
-		if last != nil {
-			r.next = last.last() + 1
-			if last.time.After(r.seen.Time) {
-				r.seen.Time, r.seen.ResourceVersion = last.time, last.end
-			}
-		}
-	}
+	r.next = max(r.seen.Next, 1)
 	return nil
-}
-
-// lastBatch returns the last batch of a window, without its events; nil if it has none.
-func (r *Series) lastBatch(first uint64) (*batch, error) {
-	it, err := r.store.logIter(r.store.db, r.id, first)
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	if !it.Last() {
-		return nil, it.Error()
-	}
-	b, err := headOf(it)
-	return &b, err
 }
 
 // Begin returns the time at which the history begins, the zero time if it is empty.
 func (r *Series) Begin() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.windows) == 0 {
-		return time.Time{}
+	return begin(r.windows)
+}
+
+// begin returns the earliest time of windows. It need not be that of the first: a clock
+// that was ahead may have been set.
+func begin(windows []window) (at time.Time) {
+	for _, w := range windows {
+		if at.IsZero() || w.Begun.Before(at) {
+			at = w.Begun
+		}
 	}
-	return r.windows[0].Begun
+	return at
 }
 
 // Seen returns the time and the resourceVersion up to which the history is known.
@@ -195,7 +179,11 @@ func (r *Series) Gaps(since, until time.Time) []Gap {
 	defer r.mu.Unlock()
 	var found []Gap
 	for _, g := range r.gaps {
-		if g.To.After(since) && g.From.Before(until) {
+		from := g.From
+		if g.To.Before(from) { // the clock went back
+			from = g.To
+		}
+		if g.To.After(since) && from.Before(until) {
 			found = append(found, g)
 		}
 	}
@@ -227,6 +215,22 @@ func (r *Series) pin() pinned {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return pinned{r.windows, r.next, r.seen, r.writing, r.store.db.NewSnapshot()}
+}
+
+// gapOf returns the gap in which a version lies, which windows[i] would have.
+func (r *Series) gapOf(p pinned, i int, version uint64) *Gap {
+	epoch := i // the first window in which the cluster's versions are those of windows[i]
+	for epoch > 0 && p.windows[epoch-1].Epoch == p.windows[i].Epoch {
+		epoch--
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range slices.Backward(r.gaps) {
+		if g.Seq >= p.windows[epoch].First && g.After < version && version < g.Before {
+			return &g
+		}
+	}
+	return nil
 }
 
 // end is the sequence number after the last change of a window.

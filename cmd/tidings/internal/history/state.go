@@ -55,6 +55,14 @@ type State struct {
 	snap   *pebble.Snapshot
 }
 
+// damaged wraps an error of the storage engine.
+func (s *State) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.series.damaged(fmt.Errorf("at %s (resourceVersion %d): %w", s.Time.Format(time.RFC3339), s.ResourceVersion, err))
+}
+
 // Close releases the state.
 func (s *State) Close() error { return s.snap.Close() }
 
@@ -90,24 +98,33 @@ func (r *Series) newest() (*State, error) {
 func (r *Series) At(at time.Time) (*State, error) {
 	p := r.pin()
 	windows := p.windows
-	if len(windows) == 0 || at.Before(windows[0].Begun) {
-		return nil, errors.Join(r.before(windows), p.snap.Close())
+	asked := at
+	var gap *Gap
+	for _, g := range r.Gaps(at, at) {
+		gap, at = &g, g.From
 	}
 	i := len(windows) - 1
-	for windows[i].Begun.After(at) { // after the clock went back, the newest window that has the time
+	for i >= 0 && windows[i].Begun.After(at) { // after the clock went back, the newest window that has the time
 		i--
+	}
+	if i < 0 && gap != nil && len(windows) > 0 { // the first list was not complete
+		i, at = 0, windows[0].Begun
+	}
+	if i < 0 {
+		return nil, errors.Join(r.before(windows), p.snap.Close())
 	}
 	w := windows[i]
 	s := r.at(p, i, w.First-1)
+	s.Gap = gap
 	b, err := r.find(s.snap, w, p.end(i), func(b batch) bool { return !b.time.After(at) })
 	if err != nil {
-		return nil, errors.Join(r.damaged(err), s.Close())
+		return nil, errors.Join(s.damaged(err), s.Close())
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
 	}
-	for _, g := range r.Gaps(at, at) {
-		s.Gap = &g
+	if at = asked; p.seen.Listing && s.seq >= p.seen.Since {
+		return r.beforeList(s, p)
 	}
 	if i == len(windows)-1 && at.After(p.seen.Time) && !p.writing {
 		s.Gap = &Gap{From: p.seen.Time, After: p.seen.ResourceVersion, Reason: "nothing has been recorded since"}
@@ -126,9 +143,11 @@ func (r *Series) AtVersion(version uint64) (*State, error) {
 	case version > p.seen.ResourceVersion:
 		return nil, errors.Join(&FutureError{r.Of, p.seen.Time, p.seen.ResourceVersion}, p.snap.Close())
 	}
-	i := len(windows) - 1
-	for i > 0 && windows[i].ResourceVersion > version {
-		i--
+	i, asked := p.windowOf(version), version
+	gap := r.gapOf(p, i, version)
+	if gap != nil {
+		version = gap.After
+		i = p.windowOf(version)
 	}
 	w := windows[i]
 	s := r.at(p, i, w.First-1)
@@ -139,46 +158,68 @@ func (r *Series) AtVersion(version uint64) (*State, error) {
 	end := p.end(i)
 	b, err := r.find(s.snap, w, end, func(b batch) bool { return b.end <= version })
 	if err != nil {
-		return fail(r.damaged(err))
+		return fail(s.damaged(err))
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
 	} else if i == 0 {
 		return fail(r.before(windows)) // before the first list
 	}
-	if s.seq+1 < end && s.ResourceVersion < version { // the next batch may have begun before
+	if gap == nil && s.seq+1 < end && s.ResourceVersion < version { // the next batch may have begun before
 		b, err := r.batchAt(s.snap, w, s.seq+1)
 		if err != nil {
-			return fail(r.damaged(err))
+			return fail(s.damaged(err))
 		}
 		if b.relist {
-			for _, g := range r.Gaps(time.Time{}, b.time.Add(1)) {
-				if g.Seq == b.first {
-					s.Gap = &g
-				}
+			gap = &Gap{From: s.Time, To: b.time, After: s.ResourceVersion, Before: b.end, Reason: "relist"}
+		}
+		for _, e := range b.events {
+			if b.relist || e.resourceVersion > version {
+				break
 			}
-			if s.Gap == nil {
-				s.Gap = &Gap{From: s.Time, To: b.time, After: s.ResourceVersion, Before: b.end, Reason: "relist"}
-			}
-		} else {
-			for _, e := range b.events {
-				if e.resourceVersion > version {
-					break
-				}
-				s.seq, s.Time, s.ResourceVersion = s.seq+1, b.time, e.resourceVersion
-			}
+			s.seq, s.Time, s.ResourceVersion = s.seq+1, b.time, e.resourceVersion
 		}
 	}
-	s.ResourceVersion = version
+	if p.seen.Listing && s.seq >= p.seen.Since {
+		return r.beforeList(s, p)
+	}
+	s.ResourceVersion, s.Gap = asked, gap
+	return s, nil
+}
+
+// windowOf returns the index of the newest window that begins before a version.
+func (p pinned) windowOf(version uint64) int {
+	i := len(p.windows) - 1
+	for i > 0 && p.windows[i].ResourceVersion > version {
+		i--
+	}
+	return i
+}
+
+// beforeList returns the state before the list that is being written. It replaces s, which
+// has a part of that list.
+func (r *Series) beforeList(s *State, p pinned) (*State, error) {
+	i := len(p.windows) - 1
+	for i > 0 && p.windows[i].First >= p.seen.Since {
+		i--
+	}
+	if p.windows[i].First >= p.seen.Since {
+		return nil, errors.Join(r.before(nil), s.Close())
+	}
+	s = r.at(p, i, p.seen.Since-1)
+	b, err := r.find(s.snap, p.windows[i], p.end(i), func(b batch) bool { return b.last() < p.seen.Since })
+	if err != nil {
+		return nil, errors.Join(s.damaged(err), s.Close())
+	}
+	if b != nil {
+		s.Time, s.ResourceVersion = b.time, b.end
+	}
+	s.Gap = &Gap{From: s.Time, After: s.ResourceVersion, Reason: "the list that follows is not complete"}
 	return s, nil
 }
 
 func (r *Series) before(windows []window) error {
-	e := &BeginError{Of: r.Of}
-	if len(windows) > 0 {
-		e.Begin = windows[0].Begun
-	}
-	return e
+	return &BeginError{Of: r.Of, Begin: begin(windows)}
 }
 
 // damaged wraps an error of the storage engine.
@@ -255,7 +296,7 @@ func (s *State) Get(key string) (v Version, ok bool, err error) {
 		prefix := objectKey(s.series.id, s.chain[i].First, key)
 		it, err := s.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return v, false, s.series.damaged(err)
+			return v, false, s.damaged(err)
 		}
 		found := it.SeekLT(versionKey(s.series.id, s.chain[i].First, key, s.seq+1))
 		if found {
@@ -263,7 +304,7 @@ func (s *State) Get(key string) (v Version, ok bool, err error) {
 			v.Key, v.Seq = key, seqOf(it.Key())
 		}
 		if err := errors.Join(err, it.Error(), it.Close()); err != nil {
-			return v, false, s.series.damaged(err)
+			return v, false, s.damaged(err)
 		}
 		if found {
 			return v, v.Type != Deleted, nil
@@ -287,7 +328,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 		for _, w := range s.chain {
 			it, err := s.objects(w, namespace, from)
 			if err != nil {
-				yield(Version{}, s.series.damaged(err))
+				yield(Version{}, s.damaged(err))
 				return
 			}
 			its = append(its, it)
@@ -297,7 +338,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 			var key []byte
 			for _, it := range its {
 				if it.err != nil {
-					yield(Version{}, s.series.damaged(it.err))
+					yield(Version{}, s.damaged(it.err))
 					return
 				}
 				if it.key != nil && (key == nil || bytes.Compare(it.key, key) < 0) {
@@ -318,7 +359,7 @@ func (s *State) All(namespace, from string) iter.Seq2[Version, error] {
 					newest = false
 					v, err := parseVersion(it.value)
 					if err != nil {
-						yield(Version{}, s.series.damaged(err))
+						yield(Version{}, s.damaged(err))
 						return
 					}
 					v.Seq, v.Key = it.seq, unescapeObject(key)

@@ -22,7 +22,7 @@ import (
 )
 
 // format is the version of the folder's layout. A newer one is refused.
-const format = 1
+const format = 2
 
 // Options configure a [Store].
 type Options struct {
@@ -99,7 +99,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if err = s.load(); err != nil {
 		defer s.leave()
-		return nil, errors.Join(err, s.db.Close())
+		return nil, errors.Join(s.openError(err), s.db.Close())
 	}
 	if !opts.ReadOnly {
 		s.running.Go(s.retain)
@@ -134,6 +134,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		FS:                 vfs.Default,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             pebbleLog{s.log},
+		EventListener:      &pebble.EventListener{DataCorruption: s.damagedFile},
 		CacheSize:          32 << 20,
 		// The changes of a window are spread over all of its objects, so that each
 		// compaction of level 0 rewrites the window. Few of them take little CPU.
@@ -172,6 +173,11 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 	panic("history: the storage engine cannot go on: " + fmt.Sprintf(format, args...))
 }
 
+// damagedFile logs that a file cannot be read. By default, Pebble would end the process.
+func (s *Store) damagedFile(info pebble.DataCorruptionInfo) {
+	s.log.Error("a file of the history is damaged: what it has cannot be read, everything else can", "file", info.Path, "err", info.Details)
+}
+
 // openError says what to do about an error of Open.
 func (s *Store) openError(err error) error {
 	dir := s.dir
@@ -186,6 +192,8 @@ func (s *Store) openError(err error) error {
 		return fmt.Errorf("open the history in %s: the folder cannot be written; choose another or change its owner: %w", dir, err)
 	case errors.Is(err, fs.ErrNotExist), strings.HasSuffix(err.Error(), "does not exist"):
 		return fmt.Errorf("open the history in %s: there is none in this folder: %w", dir, err)
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("open the history in %s: its files are damaged: check the disk, move the folder away, and start with an empty one or a copy: %w", dir, err)
 	}
 	return fmt.Errorf("open the history in %s: %w", dir, err)
 }
@@ -195,23 +203,25 @@ func (s *Store) load() error {
 	found, err := s.get(formatKey())
 	switch {
 	case err != nil:
-		return fmt.Errorf("open the history in %s: %w", s.dir, err)
+		return err
 	case found == nil && s.opts.ReadOnly:
-		return fmt.Errorf("open the history in %s: there is none in this folder", s.dir)
+		return errors.New("there is none in this folder")
 	case found == nil:
 		if err := s.db.Set(formatKey(), []byte{format}, pebble.Sync); err != nil {
-			return fmt.Errorf("begin a history in %s: %w", s.dir, err)
+			return err
 		}
+	case len(found) == 1 && found[0] < format:
+		return errors.New("it was begun by an unreleased version of tidings: use another folder")
 	case len(found) != 1 || found[0] > format:
-		return fmt.Errorf("open the history in %s: it was written by a newer version of tidings (format %d, this one reads up to %d): use that version, or another folder", s.dir, found[0], format)
+		return fmt.Errorf("it was written by a newer version of tidings (format %d, this one reads up to %d): use that version, or another folder", found[0], format)
 	}
 	return s.scan([]byte{kindSeries}, func(key, value []byte) error {
 		r := &Series{store: s, id: binary.BigEndian.Uint32(key[1:])}
 		if err := json.Unmarshal(value, &r.Of); err != nil {
-			return fmt.Errorf("open the history in %s: series %d: %w", s.dir, r.id, err)
+			return fmt.Errorf("series %d: %w", r.id, err)
 		}
 		if err := r.load(); err != nil {
-			return fmt.Errorf("open the history in %s: %s: %w", s.dir, r.Of, err)
+			return fmt.Errorf("%s: %w", r.Of, err)
 		}
 		s.series[r.id] = r
 		return nil
@@ -339,12 +349,17 @@ func (s *Store) checkRoom() error {
 
 // apply writes a batch, durably. If the engine cannot go on, because its log cannot be
 // written, every later call fails, too: the history goes on after a restart.
-func (s *Store) apply(b *pebble.Batch) (err error) {
-	if broken := s.broken.Load(); broken != nil {
-		return *broken
-	}
+func (s *Store) apply(b *pebble.Batch) error {
 	if err := s.checkRoom(); err != nil {
 		return err
+	}
+	return s.commit(b)
+}
+
+// commit is apply for a batch that makes room.
+func (s *Store) commit(b *pebble.Batch) (err error) {
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
 	}
 	defer func() {
 		if p := recover(); p != nil {

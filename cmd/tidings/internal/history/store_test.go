@@ -108,6 +108,7 @@ func TestBrokenEngine(t *testing.T) {
 	must(t, err)
 	b := Batch{Time: time.Now(), ResourceVersion: 1, Relist: true, Changes: []Version{{Type: Added, Key: "a/x", ResourceVersion: 1, Object: []byte(`{}`)}}}
 	must(t, w.Append(b))
+	must(t, w.Seen(b.Time, 1))
 	full.Store(true)
 	for range 2 {
 		if err := w.Append(b); err == nil || !strings.Contains(err.Error(), "goes on after a restart") {

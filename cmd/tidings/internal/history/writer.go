@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,8 @@ type Writer struct {
 	cut     chan struct{} // closed to end the checkpoint in progress
 	pending chan struct{} // closed when the checkpoint in progress has ended
 	objects int           // that exist
+	// failedAt is when the last checkpoint failed, the zero time if it did not.
+	failedAt time.Time
 }
 
 // Batch is what [Writer.Append] writes.
@@ -21,10 +24,14 @@ type Batch struct {
 	Time time.Time
 	// ResourceVersion of the series after the batch.
 	ResourceVersion uint64
-	// Relist says that the changes were found by a list. [Writer.Seen] ends the list.
+	// Afresh says that the batch begins a list of everything that exists: the state
+	// before is not known, because it cannot be read.
+	Afresh bool
+	// Relist says that the changes were found by a list. [Writer.Seen] ends the list;
+	// until then, readers see the state before it.
 	Relist bool
 	// Changes are in the order in which they happened. Of each version, the writer sets
-	// Seq and Time.
+	// Seq and Time. There may be none in the batch of a list.
 	Changes []Version
 	// Thinned are newer versions of objects, whole, which are kept for [Series.Newest]
 	// only.
@@ -58,11 +65,22 @@ func (s *Store) Writer(of Resource) (*Writer, error) {
 func (w *Writer) Series() *Series { return w.series }
 
 // Last returns how far an earlier writer of the series has seen it; the zero time if
-// there was none. clean is false if that writer was not closed.
+// there was none. clean is false if that writer was not closed. A list that was not
+// complete does not count.
 func (w *Writer) Last() (at time.Time, resourceVersion uint64, clean bool) {
-	w.series.mu.Lock()
-	defer w.series.mu.Unlock()
-	return w.series.seen.Time, w.series.seen.ResourceVersion, !w.series.seen.Open
+	r := w.series
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, resourceVersion, clean = r.seen.Time, r.seen.ResourceVersion, !r.seen.Open
+	if !r.seen.Listing {
+		return at, resourceVersion, clean
+	}
+	for _, g := range slices.Backward(r.gaps) {
+		if g.Seq == r.seen.Since {
+			return g.From, g.After, clean
+		}
+	}
+	return r.windows[0].Begun.Add(-1), 0, clean // it was the first list
 }
 
 // Close ends the writer at a moment up to which it has seen everything.
@@ -97,7 +115,7 @@ func (w *Writer) Seen(at time.Time, resourceVersion uint64) error {
 	if seen.Time.IsZero() { // the history begins with its first batch
 		return nil
 	}
-	seen.Open, seen.Listing = true, false
+	seen.Open, seen.Listing, seen.Since = true, false, 0
 	if at.After(seen.Time) {
 		seen.Time = at
 	}
@@ -152,6 +170,32 @@ func (w *Writer) Gap(g Gap) error {
 		r.gaps = append(r.gaps, g)
 		r.stats.Gaps++
 	}
+	return nil
+}
+
+// GapEnds moves the end of the gap before the list that is being written, or before the
+// next change, to a later resourceVersion.
+func (w *Writer) GapEnds(before uint64) error {
+	r := w.series
+	r.mu.Lock()
+	n := len(r.gaps)
+	if n == 0 || r.gaps[n-1].Seq != r.seen.Since && r.gaps[n-1].Seq != r.next || r.gaps[n-1].Before >= before {
+		r.mu.Unlock()
+		return nil
+	}
+	g := r.gaps[n-1]
+	r.mu.Unlock()
+	g.Before, g.Late = before, false
+	value, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	if err := r.store.set(gapKey(r.id, g.Seq), value); err != nil {
+		return w.failed(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = append(r.gaps[:n-1:n-1], g)
 	return nil
 }
 
@@ -218,7 +262,14 @@ func (w *Writer) Append(b Batch) error {
 			return err
 		}
 	}
-	seen = progress{Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
+	since := seen.Since
+	if b.Relist && !seen.Listing {
+		since = next
+	}
+	seen = progress{Next: next + uint64(len(b.Changes)), Time: b.Time, ResourceVersion: b.ResourceVersion, Open: true, Listing: b.Relist}
+	if b.Relist {
+		seen.Since = since
+	}
 	value, err := json.Marshal(seen)
 	if err != nil {
 		return err
@@ -233,9 +284,12 @@ func (w *Writer) Append(b Batch) error {
 	defer r.mu.Unlock()
 	if rolled {
 		r.full = false
+		if n := len(windows); n > 0 && windows[n-1].First == begun.First { // it has no change yet
+			windows = windows[:n-1]
+		}
 		r.windows = append(windows[:len(windows):len(windows)], begun)
 	}
-	r.next, r.seen = next+uint64(len(b.Changes)), seen
+	r.next, r.seen = seen.Next, seen
 	r.stats.Failing = nil
 	r.stats.Versions += uint64(len(b.Changes))
 	r.stats.Bytes += size
@@ -264,13 +318,17 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 	}
 	last := windows[len(windows)-1]
 	begun.Epoch = last.Epoch
-	if next == last.First { // no change yet
-		return last, false
-	}
-	switch {
-	case b.ResourceVersion < seen.ResourceVersion: // the cluster was restored from a backup
+	back := b.ResourceVersion < seen.ResourceVersion // the cluster was restored from a backup
+	if back {
 		begun.Epoch++
 		begun.ResourceVersion = b.ResourceVersion
+	}
+	switch {
+	case b.Afresh:
+		begun.Complete = true
+	case next == last.First && !back: // no change yet
+		return last, false
+	case back:
 	case seen.Time.Sub(b.Time) > clockTolerance:
 	case busy: // one checkpoint at a time
 		return window{}, false
@@ -286,7 +344,7 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 // made. The caller holds series.mu.
 func (w *Writer) checkpoint() {
 	r := w.series
-	if w.cut != nil {
+	if w.cut != nil || !w.failedAt.IsZero() && time.Since(w.failedAt) < time.Minute {
 		return
 	}
 	for i, x := range r.windows {
@@ -301,7 +359,8 @@ func (w *Writer) checkpoint() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			w.cut = nil
-			if err != nil && !errors.Is(err, errCut) {
+			if w.failedAt = (time.Time{}); err != nil && !errors.Is(err, errCut) {
+				w.failedAt = time.Now()
 				r.store.log.Error("cannot write a checkpoint; reads of this time are slower until the next attempt", "of", r.Of.String(), "err", err)
 			}
 		}()
