@@ -303,6 +303,10 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 		q.query = append(q.query, pick(r, "visible=true", "source=live", "source=cache", "limit=1", "limit=2", "continue="+pick(r, g.pages...), "namespace="+g.namespace(r),
 			"namespace=team-2", "fieldSelector=metadata.name%3Ds-0", "fieldSelector=metadata.namespace%3Dteam-2", "labelSelector=app", "labels%5Bapp%5D=a0"))
 	}
+	if chance(r, 6) { // a window, which stays open
+		q.watch = true
+		q.query = append(q.query, "window=true", pick(r, "visible=true", "count=5", "count=0", "count=501", "first=-1", "first=999999", "sort=Name&descending=true", "sort=x", "filter=s-0", "filter=%21%00", "columns=%2A", "columns=Name,Age", "columns="))
+	}
 	if chance(r, 4) { // the past
 		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "changes=true", "changes=true&since=-1h", "changes=true&since=-1h&until=-1s", "changes=true&at=-1s"))
 	}

@@ -49,7 +49,10 @@ each resource from its first request on. Secrets are mirrored only if named. A
   GET /core/v1/pods?limit=100                   in pages of one state
   GET /pods?watch=true                          server-sent events
   GET /clusters/NAME/...                        of one of several clusters
+  GET /pods?window=true&sort=Age                rows of a sorted table, live
   GET /healthz /readyz /metrics                 and GET / lists it all
+
+In a browser, / is a page with live tables of any resource.
 
 It also answers reads of the Kubernetes API. For kubectl and other clients, set the
 server in their kubeconfig to http://127.0.0.1:8888 or, for one of several clusters,

@@ -19,7 +19,7 @@ import (
 // noise is an object that is not compressed, so that it can be found in the files, and fills
 // a block.
 func noise() []byte {
-	b := make([]byte, 70<<10)
+	b := make([]byte, 140<<10) // more than a block
 	_, _ = rand.Read(b)
 	return b
 }
@@ -287,7 +287,7 @@ func TestLargeObjectsAndManyVersions(t *testing.T) {
 	w, err := s.Writer(testPods)
 	must(t, err)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	large := bytes.Repeat(noise(), 44) // 3 MB
+	large := bytes.Repeat(noise(), 22) // 3 MB
 	must(t, w.Append(Batch{Time: begin, ResourceVersion: 1, Changes: []Version{{Type: Added, Key: "a/large", ResourceVersion: 1, Object: large, Managed: []byte("m"), ManagedAt: 1}}}))
 	version := uint64(1)
 	for range 100 {

@@ -199,9 +199,15 @@ func (q *Query) Within(namespaces []string) (*Query, error) {
 		return nil, mirror.Invalidf("the namespaces are not sorted")
 	}
 	out := *q
-	out.within = namespaces
+	if out.within = namespaces; namespaces == nil {
+		out.within = []string{}
+	}
 	return &out, nil
 }
+
+// Namespaces returns the namespaces that the query is limited to by [Query.Within];
+// limited is false if it is not.
+func (q *Query) Namespaces() (within []string, limited bool) { return q.within, q.within != nil }
 
 // Namespace is the only namespace that can have objects of the query: the requested
 // one, or the one that the field selector requires. Empty means any.

@@ -34,6 +34,7 @@ func handler(f *testing.F) http.Handler {
 	if err := m.Set(f.Context(), map[string]*rest.Config{"test": config}); err != nil {
 		f.Fatal(err)
 	}
+	eventually(f, "the mirror is connected", func() bool { return m.Status().Clusters[0].Connection.Problem() == "" })
 	log := audit.New(auditReader{}, audit.Options{})
 	f.Cleanup(func() { _ = log.Close(context.Background()) })
 	s, err := server.New(m, server.Options{Audit: log})
@@ -103,10 +104,31 @@ func FuzzQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		if values, err := url.ParseQuery(query); err == nil && (values.Get("watch") == "true" || values.Get("watch") == "1") {
-			return // does not end
+		for _, name := range []string{"watch", "window"} {
+			if values, _ := url.ParseQuery(query); values.Get(name) == "true" || values.Get(name) == "1" {
+				return // does not end
+			}
 		}
 		ask(t, h, &url.URL{Path: "/pods", RawQuery: query}, http.Header{})
+	})
+}
+
+func FuzzWindow(f *testing.F) {
+	h := handler(f)
+	for _, seed := range []string{
+		"", "sort=Name&descending=true", "columns=*", "columns=Name,Data", "columns=,", "filter=a+!b", "first=1&count=1", "count=0", "count=501", "first=-1",
+		"first=99999999999999999999", "sort=x", "filter=%ff", "visible=true", "namespace=a&visible=true", "at=-1h", "limit=1", "since=1",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		r := httptest.NewRequest(http.MethodHead, "http://localhost/cm", nil)
+		r.URL.RawQuery = "window=true&" + query
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(t.Context()))
+		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest && w.Code != http.StatusRequestURITooLong {
+			t.Fatalf("%q: %d %s", query, w.Code, w.Body)
+		}
 	})
 }
 

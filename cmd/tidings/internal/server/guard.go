@@ -107,7 +107,7 @@ func (s *Server) authenticate(r *http.Request, g *grant) (ctx context.Context, c
 func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err error) {
 	rt := routeOf(r)
 	switch rt.kind {
-	case index, health, ready:
+	case index, asset, health, ready:
 		return nil // the content depends on the caller
 	case metric:
 		g.attributes = monitoring
@@ -133,7 +133,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 		if g.attributes, err = s.pastAttributes(ctx, g.query); err != nil {
 			return err
 		}
-		if g.reauthorize = g.params.watch; g.params.visible {
+		if g.reauthorize = rt.watch; g.params.visible {
 			g.reauthorize = false // watchVisible reviews the namespaces itself
 			return nil
 		}

@@ -56,6 +56,7 @@ var queries = []string{
 	"", "watch=true", "source=live", "limit=1", "labelSelector=leak%3Dyes", "fieldSelector=metadata.name%3Dsame-name", "resourceVersion=0",
 	"watch=true&source=live", "watch=true&since=1", "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=",
 	"visible=true", "visible=true&watch=true", "visible=false", "namespace={namespace}", "nonsense=1",
+	"window=true", "window=true&visible=true", "window=true&columns=*&filter=canary&sort=Name", "window=true&namespace={namespace}&count=1",
 }
 
 // leaks collects the responses to callers without a right.
@@ -104,7 +105,7 @@ func (l *leaks) response(method, path, token string, header ...string) (int, str
 		return 0, ""
 	}
 	defer resp.Body.Close()
-	if strings.Contains(path, "watch=true") || strings.Contains(path, "/watch/") {
+	if strings.Contains(path, "watch=true") || strings.Contains(path, "window=true") || strings.Contains(path, "/watch/") {
 		defer time.AfterFunc(300*time.Millisecond, func() {
 			cancel()
 			resp.Body.Close() // which is the connection of a WebSocket

@@ -22,6 +22,8 @@ import (
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch g := grantOf(r); {
+	case g.params.window != nil:
+		err = s.serveWindow(w, r, g)
 	case g.params.changes:
 		err = s.serveChanges(w, r, g.query)
 	case g.query.Params().Verb == read.Watch:
@@ -57,6 +59,9 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	if err != nil {
 		return nil, p, err
 	}
+	if p.window != nil && !resource.Namespaced {
+		p.visible = false // a page does not know beforehand which resources are namespaced
+	}
 	ask := read.Params{
 		Cluster: rt.cluster, Resource: resource.GVR(), Verb: read.List, Namespace: p.namespace,
 		Labels: p.labels, Fields: p.fields, Source: p.source, Limit: p.limit, Continue: p.token,
@@ -88,6 +93,8 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 			return nil, p, err
 		}
 		ask.At, ask.Until = &read.Moment{Time: since}, until
+	case p.window != nil:
+		ask.Verb, allowed = read.Watch, windowParams
 	case p.watch:
 		ask.Verb, allowed = read.Watch, watchParams
 	case ask.Name != "":

@@ -61,6 +61,9 @@ type Options struct {
 	// leave room for others: for each user of a cluster or, without a Gate, for each
 	// address except this machine's own. 0 means 100 and 1,000.
 	MaxRequestsPerCaller, MaxWatchesPerCaller int
+	// MaxWindowsPerCaller bounds the windows of live tables that one caller has open.
+	// They count as watches, too. 0 means 32.
+	MaxWindowsPerCaller int
 	// MaxUnverified bounds the requests that wait for a cluster to verify credentials
 	// that it has not accepted lately; they do not count against MaxRequests. More
 	// requests wait, for UnverifiedTimeout at most, and then get a 429. 0 means 32, and

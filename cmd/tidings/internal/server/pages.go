@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/page"
 	"github.com/tidings-io/tidings/informer"
 )
 
@@ -127,6 +128,7 @@ var examples = [][2]string{
 	{"/apps/v1/deployments/kube-system/coredns", "one object"},
 	{"/pods?fieldSelector=spec.nodeName=worker-1", "labelSelector and fieldSelector as for kubectl"},
 	{"/pods?watch=true", "server-sent events, resumed by Last-Event-ID or since="},
+	{"/pods?window=true&sort=Age&filter=web", "rows of a sorted table as they change; docs/page.md has the protocol"},
 	{"/pods?visible=true", "in the namespaces that you may read, if you may not read all"},
 	{"/pods?source=live", "straight from the API server, not from the cache"},
 	{"/clusters", "the clusters and their health; each of the above also under /clusters/{cluster}"},
@@ -140,15 +142,20 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if s.authenticated(r) {
 		clusters, defaultCluster = s.mirror.Clusters(), s.mirror.DefaultCluster()
 	}
+	w.Header().Set("Vary", "Accept")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		page.Serve(w, r, "/")
+		return
+	}
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, map[string]any{
-			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": append(slices.Clone(listParams), "since"),
+			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": slices.Compact(slices.Sorted(slices.Values(slices.Concat(listParams, watchParams, changesParams, windowParams)))),
 			"clusters": clusters, "default": defaultCluster, "time": time.Now().UTC().Truncate(time.Second),
 		})
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Tidings %s: a live mirror of Kubernetes resources.\n\n", s.opts.Version)
+	fmt.Fprintf(&b, "Tidings %s: a live mirror of Kubernetes resources. A browser shows them here.\n\n", s.opts.Version)
 	for _, e := range examples {
 		fmt.Fprintf(&b, "  %-48s %s\n", e[0], e[1])
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/livetable"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
@@ -31,6 +32,7 @@ type params struct {
 	changes   bool
 	objects   bool
 	visible   bool
+	window    *livetable.Params // nil: none asked for
 }
 
 // listParams, watchParams and getParams are the parameters of each verb.
@@ -38,6 +40,8 @@ var (
 	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible", "at", "changes"}
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
 	getParams   = []string{"source", "watch", "at", "changes"}
+	// windowParams are those of a window of a live table.
+	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "window", "columns", "filter", "sort", "descending", "first", "count"}
 	// changesParams are those of the changes of a list or an object.
 	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects"}
 )
@@ -51,6 +55,9 @@ func parseParams(raw string) (params, error) {
 		return p, invalid(nil, "the query string is invalid: %v", err)
 	}
 	p.names = slices.Sorted(maps.Keys(values))
+	if isTrue(values.Get("window")) {
+		p.window = &livetable.Params{Count: defaultRows}
+	}
 	var selected []labels.Requirement
 	for _, name := range p.names {
 		occurrences := values[name]
@@ -132,6 +139,14 @@ func (p *params) set(name, value string) error {
 	case "objects":
 		p.objects, err = parseBool(name, value)
 		return err
+	case "window":
+		_, err = parseBool(name, value)
+		return err
+	case "columns", "filter", "sort", "descending", "first", "count":
+		if p.window == nil {
+			return invalid(nil, "%s is a parameter of a window: add window=true", name)
+		}
+		return p.setWindow(name, value)
 	case "since":
 		p.since = value
 	case "until":
@@ -143,6 +158,39 @@ func (p *params) set(name, value string) error {
 	}
 	return nil
 }
+
+// defaultRows is the number of rows of a window that names none.
+const defaultRows = 100
+
+// setWindow parses a parameter of a window.
+func (p *params) setWindow(name, value string) (err error) {
+	number := func() int {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return -1 // which is refused
+		}
+		return n
+	}
+	switch name {
+	case "columns":
+		if p.window.Columns = strings.Split(value, ","); value == "" {
+			return invalid(nil, "columns: name some, or leave it out")
+		}
+	case "filter":
+		p.window.Filter = value
+	case "sort":
+		p.window.Sort = value
+	case "descending":
+		p.window.Descending, err = parseBool(name, value)
+	case "first":
+		p.window.First = number()
+	case "count":
+		p.window.Count = number()
+	}
+	return err
+}
+
+func isTrue(value string) bool { return value == "true" || value == "1" }
 
 func parseBool(name, value string) (bool, error) {
 	switch value {

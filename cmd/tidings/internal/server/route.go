@@ -9,6 +9,7 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/page"
 )
 
 // route is a parsed path.
@@ -38,6 +39,7 @@ type kind uint8
 
 const (
 	index kind = iota
+	asset      // a file of the page
 	health
 	ready
 	metric
@@ -49,7 +51,7 @@ const (
 
 // public reports whether the route needs no authentication. Its content depends on the
 // caller.
-func (rt route) public() bool { return rt.kind == index || rt.kind == ready }
+func (rt route) public() bool { return rt.kind == index || rt.kind == ready || rt.kind == asset }
 
 // pageKinds are the paths of one segment that are not resources.
 var pageKinds = map[string]kind{
@@ -58,7 +60,7 @@ var pageKinds = map[string]kind{
 
 // Routes are the patterns of all routes.
 var Routes = []string{
-	"/", "/healthz", "/livez", "/readyz", "/metrics", "/clusters/{cluster}/healthz", "/clusters/{cluster}/livez", "/clusters/{cluster}/readyz",
+	"/", "/page/app.js", "/page/app.css", "/page/icon.svg", "/healthz", "/livez", "/readyz", "/metrics", "/clusters/{cluster}/healthz", "/clusters/{cluster}/livez", "/clusters/{cluster}/readyz",
 	"/clusters", "/clusters/{cluster}",
 	"/{resource}", "/clusters/{cluster}/{resource}",
 	"/{group}/{version}/{resource}", "/clusters/{cluster}/{group}/{version}/{resource}",
@@ -99,6 +101,9 @@ func parsePath(escaped string) (route, *problem) {
 	path := strings.TrimSuffix(strings.TrimPrefix(rest, "/"), "/")
 	if path == "" {
 		return route{pattern: "/", kind: index}, nil
+	}
+	if page.Has("/" + path) {
+		return route{pattern: "/" + path, kind: asset}, nil
 	}
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -158,14 +163,11 @@ func noRoute(why string) *problem {
 	return &problem{Reason: "NoRoute", Error: why, Exists: Routes}
 }
 
-// wantsWatch reports whether a REST request is a watch, before its query is parsed and
-// validated: limits depend on it.
+// wantsWatch reports whether a REST request is a watch or a window, which stay open,
+// before its query is parsed and validated: limits depend on it.
 func wantsWatch(r *http.Request) bool {
-	switch r.URL.Query().Get("watch") {
-	case "true", "1":
-		return true
-	}
-	return false
+	query := r.URL.Query()
+	return isTrue(query.Get("watch")) || isTrue(query.Get("window"))
 }
 
 // serve dispatches a request by its route.
@@ -173,6 +175,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch rt := routeOf(r); rt.kind {
 	case index:
 		s.serveIndex(w, r)
+	case asset:
+		page.Serve(w, r, routeOf(r).pattern)
 	case health:
 		s.serveLive(w, r, rt)
 	case ready:

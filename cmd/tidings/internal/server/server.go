@@ -20,6 +20,7 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi/discovery"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi/passthrough"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/livetable"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -29,6 +30,7 @@ import (
 type Server struct {
 	mirror      *mirror.Mirror
 	reader      *read.Reader
+	tables      *livetable.Tables
 	opts        Options
 	log         *slog.Logger
 	metrics     *metrics
@@ -60,6 +62,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.limits = newLimiter(s.opts)
 	s.unverified = newUnverifiedLimiter(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
+	s.tables = livetable.New(s.reader, livetable.Options{MaxPerCaller: s.opts.MaxWindowsPerCaller, MaxBytes: int64(s.memory.limit / 8)})
 	s.budget = budget.New(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
@@ -83,6 +86,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Close releases the resources of a server whose [Server.Handler] alone is used;
 // [Server.Serve] does so itself. Requests in flight go on.
 func (s *Server) Close() {
+	s.tables.Close()
 	if s.passthrough != nil {
 		s.passthrough.Close()
 	}

@@ -36,6 +36,9 @@ func For(gvk schema.GroupVersionKind, crd *CRDColumns) *Printer {
 	return fallback
 }
 
+// BuiltIn reports whether [For] has a printer of its own for a kind.
+func BuiltIn(gvk schema.GroupVersionKind) bool { return builtIn()[gvk.GroupKind()] != nil }
+
 // Columns returns the columns of the table. Those with a priority above 0 are for wide
 // tables only. The caller must not modify them.
 func (p *Printer) Columns() []metav1.TableColumnDefinition { return p.columns }
@@ -92,6 +95,27 @@ func (r *Row) Cells(now time.Time) []any {
 	for i, c := range r.cells {
 		if timed, ok := c.(ago); ok {
 			c = timed.at(now)
+		}
+		out[i] = c
+	}
+	return out
+}
+
+// Elapsed is a cell with the time since an event, between two strings.
+type Elapsed struct {
+	Since         time.Time
+	Before, After string
+}
+
+// Values returns the cells of the row as [Row.Cells] does, but with an [Elapsed] for each
+// that changes with time. They are the same for as long as the object is.
+func (r *Row) Values() []any {
+	out := make([]any, len(r.cells))
+	for i, c := range r.cells {
+		if timed, ok := c.(ago); ok {
+			if c = (Elapsed{timed.when, timed.before, timed.after}); timed.when.IsZero() {
+				c = timed.at(time.Time{})
+			}
 		}
 		out[i] = c
 	}

@@ -1,0 +1,190 @@
+package livetable
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// sorting says which rows of a table an order has, and how they are sorted.
+type sorting struct {
+	filter     string // of normalized terms, separated by spaces
+	shown      string // the columns that the filter looks at, see columnSet
+	column     int    // -1: by the key
+	descending bool
+}
+
+// order is the rows of a table that pass a filter, sorted. It is changed with the table.
+type order struct {
+	sorting
+	terms  []term
+	tree   *btree.BTreeG[item]
+	counts map[string]int // rows by the text of the status column
+	status int            // the status column; -1: there is none
+	users  int
+}
+
+// item is a row with what it is sorted by.
+type item struct {
+	row  *row
+	text string
+	num  float64
+	none bool // sorted after the others
+}
+
+// term is a word of a filter.
+type term struct {
+	text string // in lower case
+	not  bool
+}
+
+// MaxFilter is the length of a filter in bytes.
+const MaxFilter = 256
+
+// normalize returns a filter with its terms in lower case, sorted and without repetitions.
+func normalize(filter string) string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(strings.Fields(strings.ToLower(filter))))), " ")
+}
+
+func newOrder(by sorting, status int, rows map[string]*row) *order {
+	o := &order{sorting: by, status: status, counts: map[string]int{}}
+	for _, word := range strings.Fields(by.filter) {
+		text, not := strings.CutPrefix(word, "!")
+		if text != "" {
+			o.terms = append(o.terms, term{text, not})
+		}
+	}
+	o.tree = btree.NewBTreeGOptions(o.less, btree.Options{NoLocks: true})
+	items := make([]item, 0, len(rows))
+	for _, r := range rows {
+		if o.matches(r) {
+			items = append(items, o.item(r))
+			o.count(r, 1)
+		}
+	}
+	slices.SortFunc(items, o.compare)
+	for _, i := range items {
+		o.tree.Load(i)
+	}
+	return o
+}
+
+// replace replaces a row by another. One of them may be nil.
+func (o *order) replace(old, now *row) {
+	if old != nil && o.matches(old) {
+		o.tree.Delete(o.item(old))
+		o.count(old, -1)
+	}
+	if now != nil && o.matches(now) {
+		o.tree.Set(o.item(now))
+		o.count(now, 1)
+	}
+}
+
+func (o *order) count(r *row, by int) {
+	if o.status < 0 {
+		return
+	}
+	text := r.at(o.status).text
+	if o.counts[text] += by; o.counts[text] == 0 {
+		delete(o.counts, text)
+	}
+}
+
+// matches reports whether a row passes the filter: each term is in one of its cells, or
+// in none if it begins with an exclamation mark.
+func (o *order) matches(r *row) bool {
+	for _, t := range o.terms {
+		if o.has(r, t.text) == t.not {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *order) has(r *row, text string) bool {
+	for i, c := range r.cells {
+		if o.shown[i] == '1' && (strings.Contains(strings.ToLower(c.text), text) || c.after != "" && strings.Contains(strings.ToLower(c.after), text)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *order) item(r *row) item {
+	i := item{row: r}
+	if o.column < 0 {
+		return i
+	}
+	switch c := r.at(o.column); c.kind {
+	case null:
+		i.none = true
+	case str:
+		i.text = c.text
+	case raw:
+		i.num = c.float()
+	case elapsed:
+		i.text, i.num = c.text, -float64(c.since) // the shortest time first
+	}
+	return i
+}
+
+func (o *order) less(a, b item) bool { return o.compare(a, b) < 0 }
+
+func (o *order) compare(a, b item) int {
+	c := 0
+	switch {
+	case a.none != b.none:
+		if a.none {
+			return 1
+		}
+		return -1
+	case o.column < 0:
+		c = strings.Compare(a.row.key, b.row.key)
+	default:
+		c = cmp.Or(compareNatural(a.text, b.text), cmp.Compare(a.num, b.num))
+	}
+	if o.descending {
+		c = -c
+	}
+	return cmp.Or(c, strings.Compare(a.row.key, b.row.key))
+}
+
+// rows returns some rows of the order, from first on.
+func (o *order) rows(first, count int) []*row {
+	end := min(first+count, o.tree.Len())
+	var out []*row
+	for i := first; i < end; i++ {
+		found, _ := o.tree.GetAt(i)
+		out = append(out, found.row)
+	}
+	return out
+}
+
+// Count is the number of rows with one status.
+type Count struct {
+	Status string `json:"status"`
+	Rows   int    `json:"rows"`
+}
+
+// maxCounts is how many statuses are counted separately in a frame.
+const maxCounts = 8
+
+// byStatus returns the most frequent statuses. The rest are counted under "".
+func (o *order) byStatus() []Count {
+	out := []Count{}
+	for status, n := range o.counts {
+		out = append(out, Count{status, n})
+	}
+	slices.SortFunc(out, func(a, b Count) int { return cmp.Or(b.Rows-a.Rows, strings.Compare(a.Status, b.Status)) })
+	if len(out) > maxCounts {
+		rest := Count{}
+		for _, c := range out[maxCounts:] {
+			rest.Rows += c.Rows
+		}
+		out = append(out[:maxCounts], rest)
+	}
+	return out
+}

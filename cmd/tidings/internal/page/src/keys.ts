@@ -1,0 +1,89 @@
+import { signal } from "@preact/signals";
+import { go, print, query } from "./query";
+import { columns, total } from "./rows";
+import { copyCommand } from "./status";
+import { chosen, cursor, move, open, pageSize, sortBy } from "./table";
+
+// panel is what is open above the table.
+export const panel = signal<"" | "prompt" | "filter" | "help" | "token">("");
+
+// help lists the keys. It is what the page shows for "?".
+export const help: [string, string][] = [
+  [":", "what to show: pods app=web /shop @prod"],
+  ["/", "filter the rows as you type; !word for those without it"],
+  ["j k ↓ ↑", "next row, previous row"],
+  ["PgDn PgUp g G", "page, first row, last row"],
+  ["Enter", "open the object"],
+  ["Esc", "close, or clear the filter"],
+  ["1 … 9", "sort by that column; again: the other way round; again: not"],
+  ["< >", "sort by the column before, or after"],
+  ["0", "sort by namespace and name"],
+  ["w", "all columns, or the usual ones"],
+  ["c", "copy as a kubectl command"],
+  ["t", "use a token"],
+  ["?", "these keys"],
+];
+
+function sortNext(by: number): void {
+  const at = columns.value.findIndex((c) => c.name === query.value.sort);
+  const to = columns.value[Math.max(0, Math.min(at + by, columns.value.length - 1))];
+  if (to) go({ sort: to.name, descending: false }, true);
+}
+
+function back(): void {
+  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+  if (panel.value) panel.value = "";
+  else if (query.value.object) go({ object: "" });
+  else if (query.value.filter) go({ filter: "" }, true);
+}
+
+// show opens a panel with an input, and moves the focus there at once: the next key
+// belongs to it.
+export function show(name: "prompt" | "filter"): void {
+  panel.value = name;
+  const input = document.querySelector<HTMLInputElement>(`.${name} input`)!;
+  const hidden = input.closest<HTMLElement>("[hidden]");
+  if (hidden) hidden.hidden = false;
+  if (name === "prompt") input.value = print(query.value);
+  input.focus();
+  input.select();
+}
+
+const actions: Record<string, () => void> = {
+  ":": () => show("prompt"),
+  "/": () => show("filter"),
+  "?": () => (panel.value = panel.value === "help" ? "" : "help"),
+  t: () => (panel.value = "token"),
+  Escape: back,
+  j: () => move(cursor.value + 1),
+  ArrowDown: () => move(cursor.value + 1),
+  k: () => move(cursor.value - 1),
+  ArrowUp: () => move(cursor.value - 1),
+  PageDown: () => move(cursor.value + pageSize()),
+  PageUp: () => move(cursor.value - pageSize()),
+  g: () => move(0),
+  Home: () => move(0),
+  G: () => move(total.value - 1),
+  End: () => move(total.value - 1),
+  Enter: () => open(chosen.value),
+  "0": () => go({ sort: "", descending: false }, true),
+  "<": () => sortNext(-1),
+  ">": () => sortNext(1),
+  w: () => go({ wide: !query.value.wide }, true),
+  c: copyCommand,
+};
+
+export function listen(): void {
+  addEventListener("keydown", (e) => {
+    const typing = e.target instanceof HTMLInputElement;
+    if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
+    if (typing && !(e.key === "Escape")) return;
+    if (e.key === "Enter" && e.target instanceof HTMLButtonElement) return;
+    const reading = query.value.object !== "" && panel.value === "";
+    if (reading && !["Escape", ":", "?", "c", "t"].includes(e.key)) return; // the keys scroll the object
+    const action = /^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key];
+    if (!action) return;
+    e.preventDefault();
+    action();
+  });
+}

@@ -1,0 +1,117 @@
+// The query of a view: what is shown, and how. It is in the fragment of the URL, so that
+// a view can be shared and gone back to, and the names in it reach no server log.
+import { computed, signal } from "@preact/signals";
+
+export interface Query {
+  resource: string;
+  cluster: string; // "": the default one
+  namespace: string; // "": all that the caller may read
+  labels: string;
+  fields: string;
+  filter: string;
+  sort: string; // "": by namespace and name
+  descending: boolean;
+  wide: boolean;
+  object: string; // the key of the open object
+}
+
+const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, object: "" };
+
+function fromFragment(fragment: string): Query {
+  const [path, params] = fragment.replace(/^#\/?/, "").split("?", 2);
+  const p = new URLSearchParams(params ?? "");
+  const text = (name: string) => p.get(name) ?? "";
+  let resource = none.resource;
+  try {
+    resource = decodeURIComponent(path) || none.resource;
+  } catch {
+    // not escaped correctly: the default
+  }
+  return {
+    resource, cluster: text("cluster"), namespace: text("namespace"), labels: text("labels"), fields: text("fields"), filter: text("filter"),
+    sort: text("sort"), descending: p.has("descending"), wide: p.has("wide"), object: text("object"),
+  };
+}
+
+function toFragment(q: Query): string {
+  const p = new URLSearchParams();
+  for (const name of ["cluster", "namespace", "labels", "fields", "filter", "sort", "object"] as const) {
+    if (q[name]) p.set(name, q[name]);
+  }
+  for (const name of ["descending", "wide"] as const) {
+    if (q[name]) p.set(name, "");
+  }
+  const params = p.toString().replace(/=(?=&|$)/g, "");
+  return "#/" + encodeURIComponent(q.resource) + (params && "?" + params);
+}
+
+export const query = signal(fromFragment(location.hash));
+
+addEventListener("popstate", () => (query.value = fromFragment(location.hash)));
+addEventListener("hashchange", () => (query.value = fromFragment(location.hash)));
+
+// go changes the query. Small changes replace the entry of the history.
+export function go(change: Partial<Query>, small = false): void {
+  const next = { ...query.value, ...change };
+  query.value = next;
+  history[small ? "replaceState" : "pushState"](null, "", toFragment(next));
+}
+
+// base is the path of the cluster that is shown.
+export const base = computed(() => (query.value.cluster ? "/clusters/" + encodeURIComponent(query.value.cluster) : ""));
+
+// parse reads what was typed at the prompt, such as "pods app=web /shop @prod". What is
+// not named keeps nothing of the query before.
+export function parse(typed: string): Partial<Query> | string {
+  const words = typed.replace(/^\s*:/, "").match(/(?:\([^)]*\)|[^\s(])+|\S/g) ?? [];
+  const [resource, ...rest] = words;
+  if (!resource) return "name a resource, such as pods";
+  if (!/^[\w.-]+$/.test(resource)) return `${resource} is not the name of a resource: begin with one, such as pods`;
+  const q = { ...none, resource, cluster: query.value.cluster };
+  const labels: string[] = [];
+  const fields: string[] = [];
+  for (let i = 0; i < rest.length; i++) {
+    const word = rest[i];
+    if (rest[i + 1] === "in" || rest[i + 1] === "notin") {
+      labels.push(rest.slice(i, i + 3).join(" "));
+      i += 2;
+    } else if (/^(not)?in\(/.test(rest[i + 1] ?? "")) {
+      labels.push(word + " " + rest[++i]);
+    } else if (word.startsWith("/")) q.namespace = word === "/*" ? "" : word.slice(1);
+    else if (word.startsWith("@")) q.cluster = word.slice(1);
+    else if (word.startsWith(".")) fields.push(word.slice(1));
+    else labels.push(word);
+  }
+  q.labels = labels.join(",");
+  q.fields = fields.join(",");
+  return q;
+}
+
+// print is the opposite of parse.
+export function print(q: Query): string {
+  const words = [q.resource];
+  if (q.labels) words.push(...q.labels.split(/,(?![^(]*\))/));
+  if (q.fields) words.push(...q.fields.split(",").map((f) => "." + f));
+  if (q.namespace) words.push("/" + q.namespace);
+  if (q.cluster) words.push("@" + q.cluster);
+  return words.join(" ");
+}
+
+// command is the kubectl command that shows about the same.
+export function command(q: Query): string {
+  const quote = (s: string) => (/^[\w.,=/-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
+  const words = ["kubectl get", quote(q.resource)];
+  if (q.object) {
+    const parts = q.object.split("/");
+    words.push(quote(parts[parts.length - 1]));
+    if (parts.length > 1) words.push("-n", quote(parts[0]));
+    words.push("-o yaml");
+  } else {
+    words.push(q.namespace ? "-n " + quote(q.namespace) : "-A");
+    if (q.labels) words.push("-l", quote(q.labels));
+    if (q.fields) words.push("--field-selector", quote(q.fields));
+    if (q.wide) words.push("-o wide");
+  }
+  if (q.cluster) words.push("--context", quote(q.cluster));
+  return words.join(" ");
+}

@@ -1,0 +1,210 @@
+// The rows of the view: opens a window of the live table, keeps what comes, and opens
+// another when the query or the visible part changes.
+import { batch, computed, effect, signal } from "@preact/signals";
+import { base, query } from "./query";
+import { follow, Problem, token } from "./stream";
+
+export interface Column { name: string; type: string; description?: string; wide?: boolean }
+export interface Elapsed { since: number; before?: string; after?: string }
+export type Cell = string | number | boolean | null | Elapsed;
+export interface Row { key: string; cells: Cell[]; changed: number[]; isNew: number }
+
+interface Frame {
+  columns?: Column[]; total?: number; objects?: number; counts?: { status: string; rows: number }[]; first?: number; keys?: string[];
+  rows?: Record<string, Cell[]>; cells?: Record<string, Record<string, Cell>>;
+  resourceVersion: string; synced: boolean; time: number;
+  upstream: { phase: string; since: number; contact: number };
+}
+
+export const columns = signal<Column[]>([]);
+export const total = signal(0);
+export const objects = signal(0);
+export const counts = signal<{ status: string; rows: number }[]>([]);
+export const windowFirst = signal(0);
+export const rows = signal<Row[]>([]);
+export const synced = signal(false);
+export const upstream = signal<Frame["upstream"] | null>(null);
+export const version = signal("");
+export const limited = signal<string[] | null>(null); // the namespaces that the rows are limited to
+export const shown = signal(false); // there are rows of this query
+export const widths = signal<number[]>([]);
+
+// link says how the connection is.
+export type Link = { state: "connecting" | "open" | "lost"; since: number; problem?: Problem | Error };
+export const link = signal<Link>({ state: "connecting", since: Date.now() });
+export const heardAt = signal(0); // when the last frame came
+export const skew = signal(0); // server's clock minus ours
+
+export const now = signal(Date.now());
+setInterval(() => (now.value = Date.now()), 1000);
+
+// part is what is on the screen: the first row and how many there are.
+export const part = signal({ first: 0, count: 40 });
+
+const most = 500; // rows of a window
+
+// wanted is the window that fits the screen. It has rows before and after what is on the
+// screen, and stays until that gets near to its edge.
+let last = { first: 0, count: 120 };
+const wanted = computed(() => {
+  const { first, count } = part.value;
+  const near = Math.floor(count / 3);
+  const inside = first - near >= last.first || last.first === 0;
+  const enough = first + count + near <= last.first + last.count;
+  if (!inside || !enough || last.count < count) {
+    last = { first: Math.max(0, first - count), count: Math.min(most, 3 * count) };
+  }
+  return last;
+});
+
+const target = computed(() => {
+  const q = query.value;
+  const p = new URLSearchParams({ window: "true" });
+  if (q.namespace) p.set("namespace", q.namespace);
+  else p.set("visible", "true");
+  if (q.labels) p.set("labelSelector", q.labels);
+  if (q.fields) p.set("fieldSelector", q.fields);
+  const selects = base.value + "/" + encodeURIComponent(q.resource) + "?" + p;
+  if (q.filter) p.set("filter", q.filter);
+  if (q.sort) p.set("sort", q.sort);
+  if (q.descending) p.set("descending", "true");
+  if (q.wide) p.set("columns", "*");
+  return { selects: selects + q.wide, path: base.value + "/" + encodeURIComponent(q.resource) + "?" + p };
+});
+
+const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
+const visible = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => (visible.value = !document.hidden));
+
+let beat = 0;
+let known = new Map<string, Row>();
+
+function take(f: Frame, fresh: boolean): void {
+  beat++;
+  batch(() => {
+    if (f.columns) {
+      columns.value = f.columns;
+      if (!shown.value) widths.value = f.columns.map((c) => c.name.length + 1);
+    }
+    const grew = !fresh && f.total !== undefined && f.total > total.value;
+    if (f.total !== undefined) total.value = f.total;
+    if (f.objects !== undefined) objects.value = f.objects;
+    if (f.counts) counts.value = f.counts;
+    if (f.first !== undefined) windowFirst.value = f.first;
+    if (f.keys || f.rows || f.cells) {
+      const keys = f.keys ?? rows.value.map((r) => r.key);
+      const next = new Map<string, Row>();
+      keys.forEach((key, i) => {
+        const before = known.get(key);
+        let row = before;
+        const whole = f.rows?.[key];
+        const some = f.cells?.[key];
+        if (whole) row = { key, cells: whole, changed: [], isNew: grew && !before && i < keys.length - 1 ? beat : 0 };
+        else if (before && some) {
+          const cells = [...before.cells];
+          const changed = [...before.changed];
+          for (const at in some) {
+            cells[+at] = some[at];
+            changed[+at] = beat;
+          }
+          row = { ...before, cells, changed };
+        }
+        if (row) next.set(key, row);
+      });
+      known = next;
+      rows.value = [...next.values()];
+      measure();
+    }
+    synced.value = f.synced;
+    upstream.value = f.upstream;
+    version.value = f.resourceVersion;
+    skew.value = f.time - Date.now();
+    heardAt.value = Date.now();
+    now.value = Date.now();
+    shown.value = true;
+    link.value = { state: "open", since: Date.now() };
+  });
+}
+
+// measure widens columns for what they have. They never get narrower while one looks.
+function measure(): void {
+  const next = [...widths.value];
+  let wider = false;
+  for (const row of rows.value) {
+    row.cells.forEach((cell, i) => {
+      const length = Math.min(60, cell === null ? 6 : typeof cell === "object" ? 7 + (cell.before ?? "").length + (cell.after ?? "").length : String(cell).length);
+      if (length > (next[i] ?? 0)) {
+        next[i] = length;
+        wider = true;
+      }
+    });
+  }
+  if (wider) widths.value = next;
+}
+
+const sleep = (ms: number, signal: AbortSignal) =>
+  new Promise<void>((done) => {
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
+  });
+
+// hideAfter is how long a tab may be hidden before it stops to follow.
+const hideAfter = 10_000;
+
+async function run(path: string, signal: AbortSignal): Promise<void> {
+  for (let tries = 0; !signal.aborted; tries++) {
+    let first = true;
+    let visibleTo: string[] | null = null;
+    try {
+      await follow(path, signal, (event, data) => {
+        if (event === "visible") {
+          visibleTo = data.all ? null : data.namespaces;
+          first = true; // what follows is complete
+          return;
+        }
+        if (signal.aborted) return;
+        if (first) known = new Map();
+        limited.value = visibleTo;
+        take(data, first);
+        first = false;
+        tries = 0;
+      });
+    } catch (e) {
+      if (signal.aborted) return;
+      const problem = e as Error;
+      link.value = { state: "lost", since: link.value.state === "lost" ? link.value.since : Date.now(), problem };
+      if (problem instanceof Problem && problem.final) return;
+      await sleep(Math.min(5000, 250 * 2 ** tries), signal);
+    }
+  }
+}
+
+let selects = "";
+let stop: AbortController | null = null;
+
+// start follows the query from now on.
+export function start(): void {
+  effect(() => {
+    void token.value;
+    const next = path.value;
+    if (selects !== target.value.selects + token.value) {
+      selects = target.value.selects + token.value;
+      batch(() => {
+        shown.value = false;
+        rows.value = [];
+        counts.value = [];
+        total.value = 0;
+        link.value = { state: "connecting", since: Date.now() };
+      });
+    }
+    stop?.abort();
+    stop = new AbortController();
+    if (visible.value) void run(next, stop.signal);
+  });
+  // A hidden tab costs nothing: it follows again when it is seen.
+  let hidden = 0;
+  effect(() => {
+    clearTimeout(hidden);
+    if (!visible.value) hidden = setTimeout(() => stop?.abort(), hideAfter);
+  });
+}
