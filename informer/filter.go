@@ -137,9 +137,9 @@ func (f filtered) Latest(ctx context.Context) (string, error) {
 }
 
 // Prepare implements source.Preparer.
-func (f filtered) Prepare(ctx context.Context) error {
+func (f filtered) Prepare(ctx context.Context) (restored bool, err error) {
 	if preparer, ok := f.Source.(source.Preparer); ok {
 		return preparer.Prepare(ctx)
 	}
-	return nil
+	return false, nil
 }

@@ -148,15 +148,20 @@ func (s *kubeSource) lookup(id object.Identity) (Object, bool) {
 }
 
 // Prepare implements source.Preparer.
-func (s *kubeSource) Prepare(ctx context.Context) error {
-	if s.warm == nil || s.warm.loaded {
-		return nil
+func (s *kubeSource) Prepare(ctx context.Context) (restored bool, err error) {
+	if s.warm == nil {
+		return false, nil
 	}
-	k, err := s.resolve(ctx, "list")
-	if err != nil {
-		return err
+	if !s.warm.loaded {
+		k, err := s.resolve(ctx, "list")
+		if err == nil {
+			err = s.warm.load(ctx, k)
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return s.warm.load(ctx, k)
+	return s.warm.version != "", nil
 }
 
 // List implements source.Source.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +107,10 @@ func (w *warmStart) watch(ctx context.Context, k *source.Kube[Object], opts sour
 	})
 }
 
+// firstEventGrace is how long an accepted watch may take to report that its version is too
+// old.
+const firstEventGrace = 50 * time.Millisecond
+
 // mostFailures is the number of accepted watches that may fail before the informer lists.
 const mostFailures = 3
 
@@ -116,16 +120,21 @@ const mostFailures = 3
 func (w *warmStart) resume(ctx context.Context, k *source.Kube[Object], opts source.WatchOptions, each func(source.Event[Object]) error) (used bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	begin := sync.OnceValue(func() error {
+	begin := func() error {
 		// An API server accepts a watch from a version in the future, see
-		// reflector.checkLatest. The request also takes longer than the error takes
-		// that a server sends as the first event if the version is too old.
+		// reflector.checkLatest.
 		version, err := k.Current(ctx)
 		switch {
 		case err != nil:
 			return err
 		case object.Version(version) < object.Version(w.version):
 			return fmt.Errorf("the server is at resourceVersion %s: the cluster has been restored from a backup: %w", version, errBehind)
+		}
+		// If the version is too old, the first event of the watch says so, at once.
+		select {
+		case <-time.After(firstEventGrace):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 		used = true
 		w.log().Info("going on where an earlier run ended", "objects", len(w.items), "resourceVersion", w.version)
@@ -135,27 +144,32 @@ func (w *warmStart) resume(ctx context.Context, k *source.Kube[Object], opts sou
 			}
 		}
 		return each(source.Event[Object]{Type: source.Bookmark, InitialEventsEnd: true, ResourceVersion: w.version})
-	})
-	var beginning sync.WaitGroup
-	accepted := false
+	}
+	// The watch is read meanwhile, for its error. Its events wait for the initial ones.
+	var failed error // of begin; set before begun is closed
+	begun, accepted := make(chan struct{}), false
 	err = k.Watch(ctx, source.WatchOptions{
 		ResourceVersion: w.version, TimeoutSeconds: opts.TimeoutSeconds,
 		Accepted: func() {
 			accepted = true
-			beginning.Go(func() {
-				if err := begin(); err != nil {
-					end(err)
+			go func() {
+				defer close(begun)
+				if failed = begin(); failed != nil {
+					end(failed)
 				}
-			})
+			}()
 		},
 	}, func(e source.Event[Object]) error {
-		if err := begin(); err != nil {
-			return err
+		<-begun
+		if failed != nil {
+			return failed
 		}
 		return each(e)
 	})
 	end(err)
-	beginning.Wait()
+	if accepted {
+		<-begun
+	}
 	if accepted && !used {
 		w.failed++
 	}
@@ -172,10 +186,6 @@ func (w *warmStart) resume(ctx context.Context, k *source.Kube[Object], opts sou
 		w.known.Store(&known)
 		w.version, w.items = "", nil
 		return false, nil
-	}
-	// Not a *source.Error: after one, the reflector would list by pages.
-	if failure := (*source.Error)(nil); errors.As(err, &failure) {
-		err = fmt.Errorf("watch %s: %w", failure.Target, failure.Err)
 	}
 	return false, err
 }

@@ -27,12 +27,14 @@ type listing[T object.Object] struct {
 
 func (s listing[T]) step(ctx context.Context, r *Reflector[T]) (state[T], error) {
 	r.Update(func(s *Status) { s.Phase, s.Received, s.Expected = Listing, 0, -1 })
+	restored := false
 	if src, ok := r.src.(source.Preparer); ok {
-		if err := src.Prepare(ctx); err != nil {
+		var err error
+		if restored, err = src.Prepare(ctx); err != nil {
 			return s, err
 		}
 	}
-	if s.paged || r.opts.PlainLists {
+	if (s.paged || r.opts.PlainLists) && !restored {
 		return r.firstPage(), nil
 	}
 	return &streaming[T]{staged: NewStage[T](r.objects)}, nil

@@ -30,10 +30,11 @@ type Versioner interface {
 	Latest(ctx context.Context) (resourceVersion string, err error)
 }
 
-// Preparer is a [Source] that has to do something before the first request, such as
-// reading a file. It may take long.
+// Preparer is a [Source] that has to do something before it lists, such as reading a
+// file. It may take long. If restored is true, the source can deliver a state as the
+// initial events of a watch that the server need not send.
 type Preparer interface {
-	Prepare(ctx context.Context) error
+	Prepare(ctx context.Context) (restored bool, err error)
 }
 
 // ListOptions choose the page to fetch.
