@@ -98,10 +98,9 @@ func settleHistory(dir string) (uint64, error) {
 
 // churned is a source of changes for an informer of encoded objects, as a mirror has.
 type churned struct {
-	list    func(each func(change) error) error
-	next    func() (change, error) // an error ends them
-	decode  codec.Codec[*codec.Raw]
-	version uint64
+	list   func(each func(change) error) error
+	next   func() (change, error) // an error ends them
+	decode codec.Codec[*codec.Raw]
 	// before is called before each change.
 	before func(n int)
 	play   chan struct{} // closed to begin
