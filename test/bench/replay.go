@@ -23,8 +23,8 @@ import (
 	"github.com/tidings-io/tidings/internal/samplepods"
 )
 
-// replay serves pods that it has encoded once, as the initial events of a watch, so
-// that the server costs as little as possible. It has two lists, between which one
+// replay serves pods that it has encoded once, as the initial events of a watch or, in
+// JSON, as a list, so that the server costs as little as possible. It has two lists, between which one
 // in a hundred pods has changed.
 type replay struct {
 	protobuf, json recorded
@@ -159,17 +159,22 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	q := req.URL.Query()
-	if q.Get("watch") == "" {
-		http.Error(w, fmt.Sprintf("only watches are replayed, not %s", req.URL), http.StatusNotImplemented)
-		return
-	}
 	sent := &r.protobuf
 	if !strings.Contains(req.Header.Get("Accept"), "protobuf") {
 		sent = &r.json
 	}
 	r.mu.Lock()
-	frames, changed := sent.lists[r.serving], r.changed
+	serving := r.serving
+	frames, changed := sent.lists[serving], r.changed
 	r.mu.Unlock()
+	if q.Get("watch") == "" {
+		if sent != &r.json {
+			http.Error(w, fmt.Sprintf("lists are replayed in JSON only, not %s", req.URL), http.StatusNotImplemented)
+			return
+		}
+		writeList(w, frames[:len(frames)-1], versions[serving])
+		return
+	}
 	w.Header().Set("Content-Type", sent.contentType)
 	if q.Get("sendInitialEvents") == "true" {
 		for _, frame := range frames {
@@ -183,6 +188,29 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case <-changed:
 		_, _ = w.Write(sent.expired)
 	case <-req.Context().Done():
+	}
+}
+
+// writeList sends the objects of ADDED events in JSON as a list, all on one page. The items
+// of lists have no kind and no apiVersion.
+func writeList(w http.ResponseWriter, frames [][]byte, version string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[`, version)
+	for i, frame := range frames {
+		item := bytes.TrimSuffix(bytes.TrimPrefix(frame, []byte(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`)), []byte("}\n"))
+		separator := ",{"
+		if i == 0 {
+			separator = "{"
+		}
+		if err == nil {
+			_, err = w.Write([]byte(separator))
+		}
+		if err == nil {
+			_, err = w.Write(item)
+		}
+	}
+	if err == nil {
+		_, _ = w.Write([]byte("]}"))
 	}
 }
 

@@ -286,8 +286,8 @@ func TestARestoredClusterIsANewEpoch(t *testing.T) {
 				r.must(err)
 			}
 			r.server.CloseWatches(configMaps)
-			time.Sleep(2 * time.Minute) // a bookmark
-			times = append(times, time.Now())
+			time.Sleep(2*time.Minute + 5*time.Second) // a bookmark, and between two records of the progress
+			times = append(times, time.Now().Add(-5*time.Second-1))
 			r.stop()
 			_, before := r.store.Find(r.of).Seen()
 
