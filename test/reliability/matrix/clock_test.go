@@ -34,6 +34,10 @@ var harmless = map[string]string{
 	"cmd/tidings/internal/kubeapi/table/table.go":  "UTC",
 	"cmd/tidings/internal/cli/events.go":           "UTC Local",          // times that are printed
 	"cmd/tidings/internal/cli/watcher.go":          "Round",              // a duration in a message
+	"cmd/tidings/internal/cli/changes.go":          "Unix UTC",           // moments that are asked for
+	"cmd/tidings/internal/cli/historyline.go":      "Local Date",         // times that are printed
+	"cmd/tidings/internal/cli/past.go":             "Local",              // times that are printed
+	"cmd/tidings/internal/livetable/row.go":        "Unix UnixMilli",     // ages that are shown
 	"cmd/tidings/internal/cli/connection.go":       "Parse",              // times that are printed, durations of flags
 	"cmd/tidings/internal/cli/serve.go":            "Round",              // times that are printed, durations of flags
 	"cmd/tidings/internal/cli/serveaccess.go":      "Parse",              // times that are printed, durations of flags

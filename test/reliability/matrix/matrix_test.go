@@ -56,6 +56,7 @@ func (r *row) name() string { return r.Fault + "/" + string(r.While) }
 type injected struct {
 	heal func()      // ends it; nil: it is over by itself
 	hit  func() bool // it has had an effect; nil: it has
+	none bool        // the line makes no request that the fault could hit
 }
 
 // seen is what came of a row.
@@ -153,6 +154,9 @@ func (row *row) run(t *testing.T, run int) (out seen) {
 	}
 	wanted := regexp.MustCompile(row.Error)
 	for i, l := range r.lines {
+		if faults[i].none {
+			continue
+		}
 		wait := errors
 		looked := l.name == "server" && !watching // it may not come further than to look the resource up
 		if looked || l.name == "server" && row.Waits != "" {

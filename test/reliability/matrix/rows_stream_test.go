@@ -6,9 +6,13 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/test/reliability/faultproxy"
 )
 
-// initial puts an action on the next WatchList stream, once.
+// initial puts an action on the next WatchList stream, once. The server's informers list
+// in pages.
 func initial(action faultproxy.Action) func(*line) injected {
 	return func(l *line) injected {
+		if l.name == "server" {
+			return injected{none: true}
+		}
 		return rule(l, &faultproxy.Rule{Verb: faultproxy.WatchList, Times: 1, Action: action})
 	}
 }
@@ -19,7 +23,7 @@ func unfinished(action faultproxy.Action) func(*line) injected {
 	return func(l *line) injected {
 		i := initial(action)(l)
 		i.hit = func() bool { return l.status().Synced }
-		return i
+		return i // hit is not asked if there is none
 	}
 }
 

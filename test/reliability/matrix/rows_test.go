@@ -217,6 +217,9 @@ var answerRows = []*row{
 	}},
 	{Fault: "410 at watch", While: watching, Error: "too old resource version", Inject: next("watch", faultproxy.Status(expired))},
 	{Fault: "WatchList refused", While: listing, Inject: func(l *line) injected {
+		if l.name == "server" { // its informers list in pages
+			return injected{none: true}
+		}
 		return rule(l, &faultproxy.Rule{Verb: faultproxy.WatchList, Action: faultproxy.Status(noWatchList)})
 	}},
 	{Fault: "list cut in the middle", While: listing, Error: "unexpected EOF|stream error|INTERNAL_ERROR", Inject: plain(1, faultproxy.Cut(900))},
