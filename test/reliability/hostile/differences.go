@@ -112,6 +112,13 @@ var differences = []difference{
 		},
 	},
 	{
+		"a watch of one object whose namespace is empty",
+		"A watch of the older form with an empty namespace and a name",
+		func(x *exchange) bool {
+			return x.ours.status == http.StatusBadRequest && x.theirs.status == http.StatusOK && x.info != nil && strings.Contains(x.info.Path, "/watch/namespaces//")
+		},
+	},
+	{
 		"two ways to say who asks for a WebSocket",
 		"A WebSocket request that has both",
 		func(x *exchange) bool {
