@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,6 +176,9 @@ func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so 
 	defer func() { err = errors.Join(err, closeHistory()) }()
 	if recording != nil {
 		mo.Journal, so.Reads.History = recording, recording
+		if g.demo && len(mo.Resources) == 0 {
+			mo.Resources = slices.Concat(demoRecorded, []string{mirror.Everything})
+		}
 	}
 	m, err := mirror.New(mo)
 	if err != nil {

@@ -60,6 +60,10 @@ func (h *historyFlags) check() error {
 	return nil
 }
 
+// demoRecorded are the resources of the demo that are mirrored from the start, so that they
+// have a past.
+var demoRecorded = []string{"pods", "deployments.apps", "replicasets.apps", "services", "configmaps", "nodes"}
+
 // demoHistory bounds the history of the demo, in memory.
 const demoHistory = 128 << 20
 
