@@ -210,7 +210,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 			return nil, false, err
 		}
 		if len(found) == 0 && last == nil && v.Type != Added {
-			if last, err = l.before(p, i, v.Seq); err != nil {
+			if last, err = l.before(p, i, l.key, v.Seq); err != nil {
 				return nil, false, err
 			}
 		}
@@ -266,10 +266,10 @@ func (l *batches) of(seq uint64, key []byte) (batch, error) {
 	return l.last, err
 }
 
-// before returns the version of the log's object before a change, nil if there is none.
-func (l *Log) before(p pinned, i int, seq uint64) (*Version, error) {
+// before returns the version of an object before a change, nil if there is none.
+func (l *Log) before(p pinned, i int, key string, seq uint64) (*Version, error) {
 	s := State{series: l.series, chain: p.chain(i), seq: seq - 1, snap: p.snap}
-	v, ok, err := s.Get(l.key)
+	v, ok, err := s.Get(key)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -324,13 +324,8 @@ func (l *Log) fetch(p pinned, i int, changes []Change) error {
 		case it.Error() != nil:
 			return it.Error()
 		case !w.Complete:
-			before := State{series: r, chain: p.chain(i), seq: c.Seq - 1, snap: p.snap}
-			v, ok, err := before.Get(c.Key)
-			if err != nil {
+			if c.Before, err = l.before(p, i, c.Key, c.Seq); err != nil {
 				return err
-			}
-			if ok {
-				c.Before = &v
 			}
 		}
 		last = c

@@ -358,10 +358,10 @@ func (rec *recorder) begin(now time.Time) {
 
 // flush writes the batch. It tries until it can, or ctx ends.
 func (rec *recorder) flush(ctx context.Context) error {
-	// A list that found nothing is written if versions have gone back, so that the next
-	// change is not taken for one of the versions before.
-	_, seen := rec.w.series.Seen()
 	if len(rec.batch.Changes)+len(rec.batch.Thinned) == 0 {
+		// A list that found nothing is written if versions have gone back, so that the
+		// next change is not taken for one of the versions before.
+		_, seen := rec.w.series.Seen()
 		if !rec.batch.Afresh && (!rec.relist || rec.version >= seen || seen == 0) {
 			return nil
 		}

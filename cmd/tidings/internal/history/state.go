@@ -98,17 +98,17 @@ func (r *Series) newest() (*State, error) {
 func (r *Series) At(at time.Time) (*State, error) {
 	p := r.pin()
 	windows := p.windows
-	asked := at
+	upTo := at // or the beginning of the gap
 	var gap *Gap
 	for _, g := range r.Gaps(at, at) {
-		gap, at = &g, g.From
+		gap, upTo = &g, g.From
 	}
 	i := len(windows) - 1
-	for i >= 0 && windows[i].Begun.After(at) { // after the clock went back, the newest window that has the time
+	for i >= 0 && windows[i].Begun.After(upTo) { // after the clock went back, the newest window that has the time
 		i--
 	}
 	if i < 0 && gap != nil && len(windows) > 0 { // the first list was not complete
-		i, at = 0, windows[0].Begun
+		i, upTo = 0, windows[0].Begun
 	}
 	if i < 0 {
 		return nil, errors.Join(r.before(windows), p.snap.Close())
@@ -116,14 +116,14 @@ func (r *Series) At(at time.Time) (*State, error) {
 	w := windows[i]
 	s := r.at(p, i, w.First-1)
 	s.Gap = gap
-	b, err := r.find(s.snap, w, p.end(i), func(b batch) bool { return !b.time.After(at) })
+	b, err := r.find(s.snap, w, p.end(i), func(b batch) bool { return !b.time.After(upTo) })
 	if err != nil {
 		return nil, errors.Join(s.damaged(err), s.Close())
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
 	}
-	if at = asked; p.seen.Listing && s.seq >= p.seen.Since {
+	if p.seen.Listing && s.seq >= p.seen.Since {
 		return r.beforeList(s, p)
 	}
 	if i == len(windows)-1 && at.After(p.seen.Time) && !p.writing {

@@ -155,12 +155,8 @@ func (w *Writer) Gap(g Gap) error {
 		g.From, g.After, g.Late, merged = r.gaps[n-1].From, r.gaps[n-1].After, g.Late && r.gaps[n-1].Late, true
 	}
 	r.mu.Unlock()
-	value, err := json.Marshal(g)
-	if err != nil {
+	if err := w.writeGap(g); err != nil {
 		return err
-	}
-	if err := r.store.set(gapKey(r.id, g.Seq), value); err != nil {
-		return w.failed(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,16 +182,23 @@ func (w *Writer) GapEnds(before uint64) error {
 	g := r.gaps[n-1]
 	r.mu.Unlock()
 	g.Before, g.Late = before, false
-	value, err := json.Marshal(g)
-	if err != nil {
+	if err := w.writeGap(g); err != nil {
 		return err
-	}
-	if err := r.store.set(gapKey(r.id, g.Seq), value); err != nil {
-		return w.failed(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gaps = append(r.gaps[:n-1:n-1], g)
+	return nil
+}
+
+func (w *Writer) writeGap(g Gap) error {
+	value, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	if err := w.series.store.set(gapKey(w.series.id, g.Seq), value); err != nil {
+		return w.failed(err)
+	}
 	return nil
 }
 
