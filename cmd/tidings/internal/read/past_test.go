@@ -3,7 +3,6 @@ package read_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 	"github.com/tidings-io/tidings/internal/fakeapi"
@@ -21,22 +19,8 @@ import (
 // itself.
 func inRecordedBubble(t *testing.T, test func(*rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store, err := history.Open("history", history.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		recording := history.NewRecording(store, history.RecordingOptions{})
-		c := fakeapi.New(fakeapi.Options{})
-		config, stop := fakeapi.InProcess(c)
-		defer stop()
-		r := newRig(t, c, config, mirror.Options{Retain: 1, Journal: recording})
-		r.reader = read.New(read.Options{History: recording})
+	restarts(t, 1, func(_ *testing.T, _ *fakeapi.Cluster, start func() *rig) {
+		r := start()
 		defer r.close()
 		test(r)
 	})

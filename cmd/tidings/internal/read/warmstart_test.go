@@ -22,8 +22,9 @@ import (
 
 var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
-// restarts runs tests in which a mirror with a history is started several times.
-func restarts(t *testing.T, test func(t *testing.T, c *fakeapi.Cluster, start func() *rig)) {
+// restarts runs tests in which a mirror with a history is started, perhaps several times. It
+// retains so many events.
+func restarts(t *testing.T, retain int, test func(t *testing.T, c *fakeapi.Cluster, start func() *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store, err := history.Open("history", history.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
@@ -40,7 +41,7 @@ func restarts(t *testing.T, test func(t *testing.T, c *fakeapi.Cluster, start fu
 		defer stop()
 		test(t, c, func() *rig {
 			recording := history.NewRecording(store, history.RecordingOptions{Thin: map[string]time.Duration{"leases.coordination.k8s.io": time.Minute}})
-			r := newRig(t, c, config, mirror.Options{Retain: 10, Journal: recording})
+			r := newRig(t, c, config, mirror.Options{Retain: retain, Journal: recording})
 			r.reader = read.New(read.Options{History: recording})
 			return r
 		})
@@ -64,7 +65,7 @@ func (r *rig) whole(resource string) map[string]string {
 // A mirror that is started again on its history lists nothing, and answers with the very
 // bytes of the API server.
 func TestAMirrorStartsFromItsHistory(t *testing.T) {
-	restarts(t, func(t *testing.T, c *fakeapi.Cluster, start func() *rig) {
+	restarts(t, 10, func(t *testing.T, c *fakeapi.Cluster, start func() *rig) {
 		managed := func(manager string) []metav1.ManagedFieldsEntry {
 			return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
 		}
@@ -129,7 +130,7 @@ func TestAMirrorStartsFromItsHistory(t *testing.T) {
 // What a client has from before the restart is good after it: a version to watch from, and
 // a moment.
 func TestVersionsOutliveARestart(t *testing.T) {
-	restarts(t, func(t *testing.T, c *fakeapi.Cluster, start func() *rig) {
+	restarts(t, 10, func(t *testing.T, c *fakeapi.Cluster, start func() *rig) {
 		r := start()
 		q := r.query("configmaps")
 		r.list(q)
