@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/codec"
 )
 
 // NewInformer creates an informer as [informer.New] does. It starts from the state that
@@ -86,13 +88,8 @@ func (k *keeper) Restore(ctx context.Context, each func([]byte) error) (resource
 		return "", err
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var o struct {
-			Metadata struct{ UID, ResourceVersion string }
-		}
-		if err = json.Unmarshal(it.Value(), &o); err != nil {
-			break
-		}
-		k.held[string(it.Key()[len(prefix):])] = identity{o.Metadata.UID, o.Metadata.ResourceVersion}
+		id, _ := codec.Peek(codec.JSON, it.Value()) // each checks the object
+		k.held[string(it.Key()[len(prefix):])] = identity{strings.Clone(id.UID), strings.Clone(id.ResourceVersion)}
 		if err = ctx.Err(); err == nil {
 			err = each(it.Value())
 		}
