@@ -83,7 +83,7 @@ func (g *globals) changesOf(ctx context.Context, o target, s span, r *remarks, r
 		o.selectInto(values, g)
 		var told time.Time // the beginning of the last gap
 		for {
-			a, err := askPast(o.cluster.HTTPClient(), ctx, restURL(o.cluster.BaseURL(), o.resource.Group, o.resource.Version, []string{o.resource.Resource}, values), o.cluster.Name())
+			a, err := o.askPast(ctx, values)
 			var page []*change
 			if err == nil {
 				err = json.Unmarshal(a.Data, &page)

@@ -65,24 +65,34 @@ func fetchMetadata(ctx context.Context, o target, q query) (*metav1.PartialObjec
 // httpGet returns the body of a 200 response. Any other response is an
 // *apierrors.StatusError.
 func httpGet(ctx context.Context, client *http.Client, u *url.URL, accept string) ([]byte, error) {
+	resp, err := request(ctx, client, u, accept, statusError)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, fmt.Errorf("the response of %s is %q, not JSON: is this the right server?", u.Redacted(), resp.Header.Get("Content-Type"))
+	}
+	return io.ReadAll(resp.Body)
+}
+
+// request returns a 200 response, whose body the caller must close. refusal makes the error
+// of any other, from the beginning of its body.
+func request(ctx context.Context, client interface {
+	Do(*http.Request) (*http.Response, error)
+}, u *url.URL, accept string, refusal func(*http.Response, []byte) error) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
 	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		return nil, statusError(resp, body)
-	}
-	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, fmt.Errorf("the response of %s is %q, not JSON: is this the right server?", u.Redacted(), resp.Header.Get("Content-Type"))
-	}
-	return io.ReadAll(resp.Body)
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	return nil, refusal(resp, body)
 }
 
 func statusError(resp *http.Response, body []byte) error {

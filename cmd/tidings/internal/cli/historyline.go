@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,14 +30,8 @@ var historyOutputs = []string{"line", "diff", "json", "yaml"}
 // print writes a change.
 func (p *historyPrinter) print(c *change) error {
 	var failed error
-	return firstOf(p.screen.print(false, func(w io.Writer) { failed = p.write(w, c) }), &failed)
-}
-
-func firstOf(err error, other *error) error {
-	if err != nil {
-		return err
-	}
-	return *other
+	err := p.screen.print(false, func(w io.Writer) { failed = p.write(w, c) })
+	return cmp.Or(err, failed)
 }
 
 func (p *historyPrinter) write(w io.Writer, c *change) error {

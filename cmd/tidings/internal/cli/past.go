@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -87,20 +86,11 @@ func (g *globals) noDemo() error {
 func askPast(client interface {
 	Do(*http.Request) (*http.Response, error)
 }, ctx context.Context, u *url.URL, cluster string) (*pastAnswer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", asObjects)
-	resp, err := client.Do(req)
+	resp, err := request(ctx, client, u, asObjects, func(resp *http.Response, body []byte) error { return pastRefusal(resp, body, u, cluster) })
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		return nil, pastRefusal(resp, body, u, cluster)
-	}
 	out := new(pastAnswer)
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", u.Redacted(), err)
@@ -210,7 +200,7 @@ func (g *globals) pastList(ctx context.Context, o target, at read.Moment, r *rem
 	values := url.Values{"limit": {strconv.Itoa(pageSize)}, "at": {at.String()}}
 	o.selectInto(values, g)
 	for {
-		a, err := askPast(o.cluster.HTTPClient(), ctx, restURL(o.cluster.BaseURL(), o.resource.Group, o.resource.Version, []string{o.resource.Resource}, values), o.cluster.Name())
+		a, err := o.askPast(ctx, values)
 		if err != nil {
 			return err
 		}
@@ -230,6 +220,12 @@ func (g *globals) pastList(ctx context.Context, o target, at read.Moment, r *rem
 		values.Del("at") // the token has it
 		values.Set("continue", a.Continue)
 	}
+}
+
+// askPast makes a REST request about the past of a target's resource.
+func (o target) askPast(ctx context.Context, values url.Values) (*pastAnswer, error) {
+	r := o.resource
+	return askPast(o.cluster.HTTPClient(), ctx, restURL(o.cluster.BaseURL(), r.Group, r.Version, []string{r.Resource}, values), o.cluster.Name())
 }
 
 // selectInto adds what selects the objects of a target.

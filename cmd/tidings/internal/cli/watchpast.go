@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -83,7 +84,8 @@ func (f *watcher) printPast(c *change, told *remarks) error {
 		}
 	}
 	var failed error
-	return firstOf(f.g.screen.print(false, func(w io.Writer) { failed = f.format(w, out) }), &failed)
+	err := f.g.screen.print(false, func(w io.Writer) { failed = f.format(w, out) })
+	return cmp.Or(err, failed)
 }
 
 // lastOf returns the state in which the past has left an object, once.
