@@ -174,10 +174,10 @@ type tab struct {
 	expected   []string // parts of complaints that belong to the test
 }
 
-// visit opens the page in a new profile.
-func visit(tb testing.TB, s *served, fragment string) *tab {
+// visit opens the page in a new profile. The browser may complain of what is expected, from the first request on.
+func visit(tb testing.TB, s *served, fragment string, expected ...string) *tab {
 	tb.Helper()
-	t := &tab{TB: tb, served: s}
+	t := &tab{TB: tb, served: s, expected: expected}
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(func(event any) {
 		switch e := event.(type) {
 		case *log.EventEntryAdded:
@@ -217,13 +217,6 @@ func (t *tab) complain(text string) {
 		}
 	}
 	t.complaints = append(t.complaints, text)
-}
-
-// expect lets the browser say something that belongs to the test.
-func (t *tab) expect(parts ...string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.expected = append(t.expected, parts...)
 }
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {

@@ -21,7 +21,7 @@ func TestHostileContent(t *testing.T) {
 		p.Spec.NodeName = `"><svg onload=alert(1)>`
 		p.CreationTimestamp = metav1.Time{}
 	})
-	p := visit(t, s, "#/pods?filter=%3Cimg&wide")
+	p := visit(t, s, "#/pods?filter=%3Cimg&wide", "404", "400")
 	p.await("the status is shown as text", `document.querySelector("td.bad")?.innerText.startsWith("<img src=x")`)
 	p.press(enter)
 	p.awaitText(".object pre", "onerror=")
@@ -32,7 +32,6 @@ func TestHostileContent(t *testing.T) {
 	p.press("<script>alert(1)</script>", enter)
 	p.awaitText(".prompt .bad", "<script>alert(1)</script> is not the name of a resource")
 	p.press(escape)
-	p.expect("404", "400")
 	evaluate[string](p, `location.hash = "#/%3Cimg%20src=x%20onerror=alert(1)%3E?sort=%3Cb%3E&object=%3Cb%3E/%3Ci%3E"`)
 	p.awaitText(".trouble", "<img src=x onerror=alert(1)>")
 	title := evaluate[string](p, "document.title")

@@ -103,8 +103,7 @@ func TestAChangeAppearsAndGlows(t *testing.T) {
 func TestTheServerIsRestarted(t *testing.T) {
 	s, c := startEmpty(t)
 	putPod(t, c, "shop", "web", corev1.PodPending)
-	p := visit(t, s, "")
-	p.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+	p := visit(t, s, "", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
 	p.awaitText("td.wait", "Pending")
 	s.stop()
 	p.awaitText(".fresh.bad", "connection lost · as of ")
@@ -130,8 +129,7 @@ func TestTheClusterIsAway(t *testing.T) {
 
 func TestWhatDoesNotExistIsSaid(t *testing.T) {
 	s, _ := startEmpty(t)
-	p := visit(t, s, "#/nonsense")
-	p.expect("404", "400")
+	p := visit(t, s, "#/nonsense", "404", "400")
 	p.awaitText(".trouble", "nonsense")
 	p.awaitText(".trouble", "There are:")
 	p.press(":")
