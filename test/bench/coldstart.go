@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -109,59 +110,96 @@ func clientGoStart(resources ...schema.GroupVersionResource) func(context.Contex
 // serveStart starts tidings serve as a user would, and waits until it says that it is
 // ready.
 func serveStart(resources ...schema.GroupVersionResource) func(context.Context, int) (figures, error) {
-	return func(ctx context.Context, _ int) (figures, error) {
-		program, err := buildTidings(ctx)
-		if err != nil {
-			return nil, err
-		}
-		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-		if err != nil {
-			return nil, err
-		}
-		dir, err := os.MkdirTemp("", "tidings-bench-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		written := filepath.Join(dir, "kubeconfig")
-		args := []string{"serve", "--listen", "127.0.0.1:0", "--write-kubeconfig", written}
-		for _, r := range resources {
-			args = append(args, "--resource", strings.TrimSuffix(r.Resource+"."+r.Version+"."+r.Group, "."))
-		}
-		server := exec.CommandContext(ctx, program, args...)
-		var log bytes.Buffer
-		server.Stdout, server.Stderr = &log, &log
-		defer func() {
-			if server.Process != nil {
-				_ = server.Process.Kill()
-				_ = server.Wait()
-			}
-		}()
-		return untilReady(ctx, config, func() (float64, error) {
-			if err := server.Start(); err != nil {
-				return 0, err
-			}
-			err := await(ctx, time.Minute, func() error {
-				mirror, err := clientcmd.BuildConfigFromFlags("", written)
-				if err != nil {
-					return err
-				}
-				resp, err := http.Get(mirror.Host + "/readyz")
-				if err != nil {
-					return err
-				}
-				defer resp.Body.Close()
-				if resp.StatusCode != http.StatusOK {
-					return fmt.Errorf("/readyz: %s", resp.Status)
-				}
-				return nil
-			})
-			if err != nil {
-				return 0, fmt.Errorf("%w\n%s", err, log.String())
-			}
-			return cpuOf(server.Process.Pid), nil
-		})
+	var args []string
+	for _, r := range resources {
+		args = append(args, "--resource", strings.TrimSuffix(r.Resource+"."+r.Version+"."+r.Group, "."))
 	}
+	return func(ctx context.Context, _ int) (figures, error) { return measureServe(ctx, args...) }
+}
+
+// measureServe measures the start of tidings serve.
+func measureServe(ctx context.Context, args ...string) (figures, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(ctx, os.Getenv("KUBECONFIG"), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	return untilReady(ctx, config, func() (float64, error) {
+		if err := s.start(ctx); err != nil {
+			return 0, err
+		}
+		return cpuOf(s.cmd.Process.Pid), nil
+	})
+}
+
+// server is a process of tidings serve.
+type server struct {
+	cmd *exec.Cmd
+	dir string
+	log bytes.Buffer
+}
+
+func newServer(ctx context.Context, kubeconfig string, args ...string) (*server, error) {
+	program, err := buildTidings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tidings-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir}
+	s.cmd = exec.CommandContext(ctx, program, append([]string{"serve", "--kubeconfig", kubeconfig,
+		"--listen", "127.0.0.1:0", "--write-kubeconfig", s.kubeconfig()}, args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	return s, nil
+}
+
+func (s *server) kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
+
+// start starts the process and waits until it says that it is ready.
+func (s *server) start(ctx context.Context) error {
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	err := await(ctx, 2*time.Minute, func() error {
+		_, err := s.get("/readyz")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, s.log.String())
+	}
+	return nil
+}
+
+func (s *server) get(path string) ([]byte, error) {
+	mirror, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.Get(mirror.Host + path)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return body, err
+}
+
+// end kills the process, if it has not ended.
+func (s *server) end() {
+	if s.cmd.Process != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+	_ = os.RemoveAll(s.dir)
 }
 
 // untilReady measures a start, which returns the CPU time of the mirror.

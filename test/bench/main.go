@@ -28,6 +28,7 @@ var lines = []line{
 	serveLabel,
 	serveWatch,
 	coldStart,
+	warmStart,
 	historyWrites,
 	historyReads,
 }

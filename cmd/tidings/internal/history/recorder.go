@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -46,8 +47,13 @@ type RecordOptions struct {
 }
 
 const (
-	// batchEvents is the most that one write has.
-	batchEvents = 256
+	// batchEvents is the most that one write has: of pods, less than the 1 MB up to which
+	// Pebble uses the memory of a write again.
+	batchEvents = 128
+	// linger is how long a change waits for others, so that a disk that must sync each
+	// write has few of them, and the work for them does not begin while the change is
+	// being delivered to other handlers.
+	linger = 20 * time.Millisecond
 	// waiting is the number of events that wait for the disk outside of the informer's
 	// own backlog.
 	waiting = batchEvents
@@ -96,10 +102,12 @@ type recorder struct {
 	version uint64
 	objects int // that exist
 
-	batch   Batch     // to be written
-	relist  bool      // the events of a list are being delivered
-	listed  time.Time // when the first of them was: a list is one moment
-	thinned map[string]*thinned
+	gathered []informer.Event[*codec.Raw]
+	batch    Batch     // to be written
+	buffers  []*[]byte // that it refers to
+	relist   bool      // the events of a list are being delivered
+	listed   time.Time // when the first of them was: a list is one moment
+	thinned  map[string]*thinned
 }
 
 type identity struct {
@@ -119,14 +127,11 @@ func (rec *recorder) run(ctx context.Context, in Events) error {
 	for {
 		select {
 		case e := <-in:
-			for n := 1; ctx.Err() == nil; n++ { // then the store of the informer is emptied
-				if err := rec.handle(ctx, e); err != nil {
+			now := time.Now()
+			for _, e := range rec.gather(ctx, e, in) {
+				if err := rec.handle(ctx, e, now); err != nil {
 					return err
 				}
-				if len(in) == 0 || n == batchEvents {
-					break
-				}
-				e = <-in
 			}
 			if err := rec.flush(ctx); err != nil {
 				return err
@@ -143,6 +148,30 @@ func (rec *recorder) run(ctx context.Context, in Events) error {
 			}
 		}
 	}
+}
+
+// gather returns an event and those that follow it soon, in a slice that the next call uses
+// again. It returns none that came after the end of ctx, when the store of the informer is
+// emptied.
+func (rec *recorder) gather(ctx context.Context, e informer.Event[*codec.Raw], in Events) []informer.Event[*codec.Raw] {
+	enough := time.NewTimer(linger)
+	defer enough.Stop()
+	clear(rec.gathered)
+	rec.gathered = rec.gathered[:0]
+	for ctx.Err() == nil {
+		rec.gathered = append(rec.gathered, e)
+		if len(rec.gathered) == batchEvents {
+			break
+		}
+		select {
+		case e = <-in:
+			continue
+		case <-enough.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	return rec.gathered
 }
 
 // load reads what the end of the history has.
@@ -162,9 +191,9 @@ func (rec *recorder) load() error {
 	return nil
 }
 
-// handle adds an event to the batch. The error is that of a write that was given up.
-func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw]) error {
-	now, version := time.Now(), object.Version(e.ResourceVersion())
+// handle adds an event that has arrived to the batch. The error is that of a write that was given up.
+func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw], now time.Time) error {
+	version := object.Version(e.ResourceVersion())
 	if rec.first {
 		return rec.list(ctx, e, now, version)
 	}
@@ -294,28 +323,39 @@ func (rec *recorder) add(e informer.Event[*codec.Raw], now time.Time) {
 	default:
 		return
 	}
-	whole := e.Object.JSON()
-	cut := func(before []byte) {
-		v.Object, v.Writers, v.Managed, v.ManagedAt = withoutManagedFields(whole, before)
-	}
-	if e.Old != nil {
-		e.Old.VisitJSON(cut)
-	} else {
-		cut(nil)
-	}
-	if rec.opts.Thin > 0 {
-		if t := rec.thinned[v.Key]; t != nil && v.Type == Updated && now.Before(t.due) {
-			t.last = &v
-			newest := v
-			newest.Object = whole
-			rec.begin(now)
-			rec.batch.Thinned = append(rec.batch.Thinned, newest)
-			return
+	t := rec.thinned[v.Key]
+	early := t != nil && v.Type == Updated && now.Before(t.due)
+	var whole []byte
+	buffer := buffers.Get().(*[]byte)
+	rec.buffers = append(rec.buffers, buffer)
+	e.Object.VisitJSON(func(o []byte) {
+		if early {
+			whole = bytes.Clone(o)
 		}
+		cut := func(before []byte) {
+			v.Object, v.Writers, v.Managed, v.ManagedAt = withoutManagedFields(buffer, o, before)
+		}
+		if e.Old != nil {
+			e.Old.VisitJSON(cut)
+		} else {
+			cut(nil)
+		}
+	})
+	switch {
+	case rec.opts.Thin == 0:
+	case early:
+		last := v
+		last.Object, last.Managed = bytes.Clone(v.Object), bytes.Clone(v.Managed) // they outlive the batch
+		t.last = &last
+		rec.begin(now)
+		v.Object = whole
+		rec.batch.Thinned = append(rec.batch.Thinned, v)
+		return
+	case v.Type == Deleted:
 		delete(rec.thinned, v.Key)
-		if v.Type != Deleted {
-			rec.thinned[v.Key] = &thinned{due: now.Add(rec.opts.Thin)}
-		}
+		rec.batch.Thinned = slices.DeleteFunc(rec.batch.Thinned, func(t Version) bool { return t.Key == v.Key })
+	default:
+		rec.thinned[v.Key] = &thinned{due: now.Add(rec.opts.Thin)}
 	}
 	rec.append(v, now)
 }
@@ -359,10 +399,11 @@ func (rec *recorder) begin(now time.Time) {
 // flush writes the batch. It tries until it can, or ctx ends.
 func (rec *recorder) flush(ctx context.Context) error {
 	if len(rec.batch.Changes)+len(rec.batch.Thinned) == 0 {
-		// A list that found nothing is written if versions have gone back, so that the
-		// next change is not taken for one of the versions before.
+		// A list that found nothing is written if the history begins with it, or if
+		// versions have gone back, so that the next change is not taken for one of the
+		// versions before.
 		_, seen := rec.w.series.Seen()
-		if !rec.batch.Afresh && (!rec.relist || rec.version >= seen || seen == 0) {
+		if !rec.batch.Afresh && (!rec.relist || rec.version >= seen && seen != 0) {
 			return nil
 		}
 		rec.begin(rec.listed)
@@ -374,6 +415,10 @@ func (rec *recorder) flush(ctx context.Context) error {
 		if err == nil {
 			rec.current = rec.batch.Time
 			rec.batch = Batch{Changes: rec.batch.Changes[:0], Thinned: rec.batch.Thinned[:0]}
+			for _, b := range rec.buffers {
+				buffers.Put(b)
+			}
+			rec.buffers = rec.buffers[:0]
 			return nil
 		}
 		if pause == time.Second {

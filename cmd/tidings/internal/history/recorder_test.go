@@ -189,6 +189,7 @@ func TestAStopIsAGap(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.start()
 		again := time.Now()
+		time.Sleep(time.Second)
 		r.wantAt(stopped, "a=1 b=1 c=1", "")
 		r.wantAt(again.Add(-time.Second), "a=1 b=1 c=1", "was stopped")
 		r.wantAt(again, "a=2 c=1 d=1", "")
@@ -267,6 +268,53 @@ func TestThinnedVersionsAreNoNewEpoch(t *testing.T) {
 	})
 }
 
+// The history of a resource of which nothing exists begins all the same.
+func TestNothingIsRecorded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.start()
+		time.Sleep(time.Second)
+		empty := time.Now()
+		r.wantAt(empty, "", "")
+		time.Sleep(time.Second)
+		r.set("a", "1")
+		version := object.Version(r.server.ResourceVersion())
+		r.set("b", "1") // in one write
+		time.Sleep(time.Second)
+		r.wantAt(empty, "", "")
+		state, err := r.store.Find(r.of).AtVersion(version)
+		r.must(err)
+		defer state.Close()
+		for name, want := range map[string]bool{"default/a": true, "default/b": false} {
+			if _, got, err := state.Get(name); err != nil || got != want {
+				t.Errorf("%s exists at %d: %v, %v", name, version, got, err)
+			}
+		}
+	})
+}
+
+// A thinned version is not taken for that of an object of the same name that was created
+// later.
+func TestAThinnedObjectIsReplaced(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.opts.Thin = time.Minute
+		r.set("a", "1")
+		r.start()
+		time.Sleep(time.Second)
+		r.set("a", "2")
+		r.must(r.server.Delete(configMaps, "default", "a"))
+		r.set("a", "3")
+		time.Sleep(time.Second)
+		r.stop()
+		_, err := r.store.Find(r.of).Newest(func(v history.Version, json []byte) error {
+			if !strings.Contains(string(json), `"value":"3"`) {
+				t.Errorf("the newest version is %s", json)
+			}
+			return nil
+		})
+		r.must(err)
+	})
+}
+
 // A cluster that is restored from a backup has versions again that it had before. A time
 // means the state then, a version the newer one, also if the restored state of a resource
 // is the one that the history ends with.
@@ -315,6 +363,7 @@ func TestARestoredClusterIsANewEpoch(t *testing.T) {
 				t.Errorf("changed %v: the history reaches up to %d, as before the restore (%d)", changed, seen, before)
 			}
 			r.set("a", "after")
+			time.Sleep(time.Second)
 			version := object.Version(r.server.ResourceVersion())
 			if changed {
 				r.wantAt(times[0], "a=2", "")

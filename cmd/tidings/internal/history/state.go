@@ -162,7 +162,7 @@ func (r *Series) AtVersion(version uint64) (*State, error) {
 	}
 	if b != nil {
 		s.seq, s.Time, s.ResourceVersion = b.last(), b.time, b.end
-	} else if i == 0 {
+	} else if i == 0 && w.ResourceVersion == 0 {
 		return fail(r.before(windows)) // before the first list
 	}
 	if gap == nil && s.seq+1 < end && s.ResourceVersion < version { // the next batch may have begun before

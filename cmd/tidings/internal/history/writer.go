@@ -15,6 +15,7 @@ type Writer struct {
 	cut     chan struct{} // closed to end the checkpoint in progress
 	pending chan struct{} // closed when the checkpoint in progress has ended
 	objects int           // that exist
+	buf     []byte        // for one record
 	// failedAt is when the last checkpoint failed, the zero time if it did not.
 	failedAt time.Time
 }
@@ -233,7 +234,12 @@ func (w *Writer) Append(b Batch) error {
 	}
 	record := batch{time: b.Time, end: b.ResourceVersion, relist: b.Relist, count: uint64(len(b.Changes))}
 	var size uint64
-	var buf []byte
+	newest := map[string]int{}
+	for i, v := range b.Changes {
+		newest[v.Key] = i
+	}
+	buf := w.buf
+	defer func() { w.buf = buf }()
 	for i, v := range b.Changes {
 		v.Time = b.Time
 		record.events = append(record.events, logEvent{v.Type, v.ResourceVersion, v.Key})
@@ -242,9 +248,11 @@ func (w *Writer) Append(b Batch) error {
 		if err := out.Set(versionKey(r.id, current.First, v.Key, next+uint64(i)), buf, nil); err != nil {
 			return err
 		}
+		if newest[v.Key] != i {
+			continue
+		}
 		if v.Type == Deleted {
-			err := out.Delete(newestKey(r.id, v.Key), nil)
-			if err != nil {
+			if err := out.Delete(newestKey(r.id, v.Key), nil); err != nil {
 				return err
 			}
 			continue
@@ -261,7 +269,8 @@ func (w *Writer) Append(b Batch) error {
 		}
 	}
 	if len(b.Changes) > 0 {
-		if err := out.Set(logKey(r.id, current.First, next), appendBatch(buf[:0], record), nil); err != nil {
+		buf = appendBatch(buf[:0], record)
+		if err := out.Set(logKey(r.id, current.First, next), buf, nil); err != nil {
 			return err
 		}
 	}
@@ -317,6 +326,9 @@ func (w *Writer) roll(windows []window, next uint64, seen progress, b Batch, ful
 	begun := window{First: next, Begun: b.Time, ResourceVersion: seen.ResourceVersion}
 	if len(windows) == 0 {
 		begun.Complete = true
+		if b.Relist && len(b.Changes) == 0 { // otherwise nothing is known of the time before the first list
+			begun.ResourceVersion = b.ResourceVersion
+		}
 		return begun, true
 	}
 	last := windows[len(windows)-1]

@@ -1,9 +1,9 @@
 package history
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/tidwall/gjson"
@@ -18,17 +18,23 @@ type managerEntry struct {
 	Time        string `json:"time,omitempty"`
 }
 
+// buffers are for what [withoutManagedFields] returns.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // withoutManagedFields returns an object's JSON without metadata.managedFields, and the
 // entries in which it differs from an earlier version, as JSON. before may be nil; then
 // the entries are the newest ones. cut is what was left out at an offset. The results do
-// not refer to o.
-func withoutManagedFields(o, before []byte) (object, writers, cut []byte, at int) {
+// not refer to o; the object and cut are in the buffer.
+func withoutManagedFields(buffer *[]byte, o, before []byte) (object, writers, cut []byte, at int) {
 	now, from, to := managedFields(o)
 	if from < 0 {
-		return bytes.Clone(o), nil, nil, 0
+		*buffer = append((*buffer)[:0], o...)
+		return *buffer, nil, nil, 0
 	}
-	object = append(append(make([]byte, 0, len(o)-(to-from)), o[:from]...), o[to:]...)
-	cut, at = bytes.Clone(o[from:to]), from
+	b := append(append((*buffer)[:0], o[:from]...), o[to:]...)
+	n := len(b)
+	*buffer = append(b, o[from:to]...)
+	object, cut, at = (*buffer)[:n:n], (*buffer)[n:], from
 	var known []string // few: a map would cost more
 	if before != nil {
 		was, _, _ := managedFields(before)
@@ -75,32 +81,27 @@ func withoutManagedFields(o, before []byte) (object, writers, cut []byte, at int
 // and ends, with one of the commas around it; -1 if there is none. The value refers to o.
 func managedFields(o []byte) (value gjson.Result, from, to int) {
 	from = -1
-	metadata := gjson.Get(unsafe.String(unsafe.SliceData(o), len(o)), "metadata") // not GetBytes, which copies
-	if metadata.Index == 0 {
-		return value, from, to
-	}
-	metadata.ForEach(func(key, v gjson.Result) bool {
+	text := unsafe.String(unsafe.SliceData(o), len(o)) // not GetBytes, which copies
+	gjson.Get(text, "metadata").ForEach(func(key, v gjson.Result) bool {
 		if key.Str != "managedFields" {
 			return true
 		}
-		value, from, to = v, metadata.Index+key.Index, metadata.Index+v.Index+len(v.Raw)
+		value, from = v, offset(text, key.Raw)
+		to = offset(text, v.Raw) + len(v.Raw)
 		return false
 	})
-	if from < 0 {
-		return value, from, to
-	}
-	if key := []byte(`"managedFields"`); !bytes.HasPrefix(o[from:], key) { // indexes are relative to another text
-		from = bytes.Index(o, key)
-		to = bytes.Index(o, []byte(value.Raw)) + len(value.Raw)
-		if from < 0 || to <= from {
-			return value, -1, 0
-		}
-	}
 	switch {
+	case from < 0:
 	case to < len(o) && o[to] == ',':
 		to++
 	case from > 0 && o[from-1] == ',':
 		from--
 	}
 	return value, from, to
+}
+
+// offset is where a part of a text begins. Indexes of gjson are relative to one text or
+// another, but what is raw is a part of the text.
+func offset(text, part string) int {
+	return int(uintptr(unsafe.Pointer(unsafe.StringData(part))) - uintptr(unsafe.Pointer(unsafe.StringData(text))))
 }
