@@ -32,15 +32,24 @@ type Log struct {
 	series  *Series
 	match   func(key string) bool // nil: of one object
 	key     string                // of that object
+	watch   bool                  // the changes that match does not accept are yielded, too, without the object
+	before  bool                  // the versions before are wanted
+	bunch   int                   // number of changes that are read together, 0 at first
 	next    uint64                // the next change
 	last    uint64                // the last change that was yielded
 	passed  uint64                // SeriesVersion of the last change before next
 	reached uint64                // see Reached
 }
 
-// bunch is the number of changes whose versions are read together. Versions are sorted by
-// object, so that the more are read together, the fewer blocks are read twice.
-const bunch = 1024
+// Versions are sorted by object, so that the more changes are read together, the fewer
+// blocks are read twice.
+const (
+	// firstBunch is how many the first are, mostTogether the most.
+	firstBunch, mostTogether = 512, 8192
+	// readBytes is the memory for all logs that are being read, about; leastBytes that of
+	// one at least. A single change may take more.
+	readBytes, leastBytes = 32 << 20, 1 << 20
+)
 
 // ChangesAfter returns the changes of the objects that match accepts, in order, after the
 // change that a cursor of the state or of one of its logs names; nil if it names none
@@ -51,7 +60,15 @@ func (s *State) ChangesAfter(cursor string, match func(key string) bool) *Log {
 	if !ok || id != s.series.id || seq < s.seq {
 		return nil
 	}
-	return &Log{series: s.series, match: match, next: seq + 1, last: seq, reached: s.ResourceVersion}
+	return &Log{series: s.series, match: match, before: true, next: seq + 1, last: seq, reached: s.ResourceVersion}
+}
+
+// WatchAfter returns all changes after the state. Those of objects that match does not
+// accept have no Object; the others have a Before only if before is true.
+func (s *State) WatchAfter(match func(key string) bool, before bool) *Log {
+	l := s.ChangesAfter(s.Cursor(), match)
+	l.watch, l.before = true, before
+	return l
 }
 
 // ChangesOf is [State.ChangesAfter] for one object. It reads the object's versions and
@@ -80,8 +97,11 @@ func (l *Log) Read(ctx context.Context, until time.Time) iter.Seq2[Change, error
 	return func(yield func(Change, error) bool) {
 		p := l.series.pin()
 		defer p.snap.Close()
+		store := l.series.store
+		defer store.reading.Add(-1)
+		store.reading.Add(1)
 		for ctx.Err() == nil {
-			found, done, err := l.read(p, until)
+			found, done, err := l.read(p, until, max(store.opts.readBytes/int(store.reading.Load()), min(leastBytes, store.opts.readBytes)))
 			if err != nil {
 				yield(Change{}, l.series.damaged(err))
 				return
@@ -106,8 +126,9 @@ func (l *Log) Read(ctx context.Context, until time.Time) iter.Seq2[Change, error
 // ErrDropped says that the next changes of a log are no longer kept.
 var ErrDropped = errors.New("the changes are no longer kept")
 
-// read returns the next changes, whose objects match. done says that there are no more.
-func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err error) {
+// read returns the next changes that are to be yielded, with about so many bytes of versions
+// at most. done says that there are no more.
+func (l *Log) read(p pinned, until time.Time, most int) (found []Change, done bool, err error) {
 	r := l.series
 	windows := p.windows
 	if len(windows) == 0 || l.next >= p.next {
@@ -121,7 +142,7 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 		i--
 	}
 	if l.match == nil {
-		return l.readObject(p, i, until)
+		return l.readObject(p, i, until, most)
 	}
 	w := windows[i]
 	it, err := r.store.logIter(p.snap, r.id, w.First)
@@ -130,7 +151,7 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 	}
 	defer it.Close()
 	ok := it.SeekLT(logKey(r.id, w.First, l.next+1)) // the batch that has the next change
-	for ; ok && len(found) < bunch; ok = it.Next() {
+	for ; ok && len(found) < cmp.Or(l.bunch, firstBunch); ok = it.Next() {
 		b, err := parseBatch(it.Value(), false)
 		if err != nil {
 			return nil, false, err
@@ -147,7 +168,7 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 			}
 			l.next = seq + 1
 			c := b.place(Version{Seq: seq, Key: e.key, Type: e.typ, ResourceVersion: e.resourceVersion, Time: b.time})
-			if l.passed = c.SeriesVersion; l.match(e.key) {
+			if l.passed = c.SeriesVersion; l.watch || l.match(e.key) {
 				found = append(found, c)
 			}
 		}
@@ -162,7 +183,21 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 			done = true
 		}
 	}
-	return found, done, l.fetch(p, i, found)
+	for {
+		bytes, err := l.fetch(p, i, found, most)
+		if err != nil {
+			return nil, false, err
+		}
+		if bytes <= most || len(found) == 1 {
+			if len(found) > 0 {
+				l.bunch = min(most/(bytes/len(found)+1)+1, mostTogether)
+			}
+			return found, done, nil
+		}
+		found, done = slices.Clone(found[:len(found)/2]), false
+		last := found[len(found)-1]
+		l.next, l.passed = last.Seq+1, last.SeriesVersion
+	}
 }
 
 // place returns the change of a batch that has made a version.
@@ -175,7 +210,7 @@ func (b batch) place(v Version) Change {
 }
 
 // readObject is read for the changes of one object. It reads a window at a time.
-func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done bool, err error) {
+func (l *Log) readObject(p pinned, i int, until time.Time, most int) (found []Change, done bool, err error) {
 	r, w := l.series, p.windows[i]
 	log, err := r.store.logIter(p.snap, r.id, w.First)
 	if err != nil {
@@ -190,8 +225,9 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 	}
 	defer it.Close()
 	var last *Version
+	bytesRead := 0
 	ok := it.SeekGE(versionKey(r.id, w.First, l.key, l.next))
-	for ; ok && len(found) < bunch; ok = it.Next() {
+	for ; ok && bytesRead < most && len(found) < mostTogether; ok = it.Next() {
 		v, err := parseVersion(bytes.Clone(it.Value()))
 		if err != nil {
 			return nil, false, err
@@ -210,7 +246,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 			return nil, false, err
 		}
 		if len(found) == 0 && last == nil && v.Type != Added {
-			if last, err = l.before(p, i, l.key, v.Seq); err != nil {
+			if last, err = l.beforeIn(p, i, l.key, v.Seq); err != nil {
 				return nil, false, err
 			}
 		}
@@ -219,6 +255,7 @@ func (l *Log) readObject(p pinned, i int, until time.Time) (found []Change, done
 			c.Before = last
 		}
 		found = append(found, c)
+		bytesRead += len(v.Object)
 		l.next, l.passed = v.Seq+1, c.SeriesVersion
 		if last = &found[len(found)-1].Version; v.Type == Deleted {
 			last = nil
@@ -266,8 +303,9 @@ func (l *batches) of(seq uint64, key []byte) (batch, error) {
 	return l.last, err
 }
 
-// before returns the version of an object before a change, nil if there is none.
-func (l *Log) before(p pinned, i int, key string, seq uint64) (*Version, error) {
+// beforeIn returns the version of an object before a change of a window, nil if there is
+// none.
+func (l *Log) beforeIn(p pinned, i int, key string, seq uint64) (*Version, error) {
 	s := State{series: l.series, chain: p.chain(i), seq: seq - 1, snap: p.snap}
 	v, ok, err := s.Get(key)
 	if err != nil || !ok {
@@ -276,14 +314,17 @@ func (l *Log) before(p pinned, i int, key string, seq uint64) (*Version, error) 
 	return &v, nil
 }
 
-// fetch reads the versions of changes of a window, and those before.
-func (l *Log) fetch(p pinned, i int, changes []Change) error {
-	if len(changes) == 0 {
-		return nil
+// fetch reads the versions of changes of a window, and those before. It stops early if they
+// take more memory than the most, and returns how much they take.
+func (l *Log) fetch(p pinned, i int, changes []Change, most int) (taken int, err error) {
+	var order []int
+	for n, c := range changes {
+		if !l.watch || l.match(c.Key) {
+			order = append(order, n)
+		}
 	}
-	order := make([]int, len(changes))
-	for n := range order {
-		order[n] = n
+	if len(order) == 0 {
+		return 0, nil
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(changes[a].Key, changes[b].Key), cmp.Compare(changes[a].Seq, changes[b].Seq))
@@ -292,43 +333,49 @@ func (l *Log) fetch(p pinned, i int, changes []Change) error {
 	prefix := objectsKey(r.id, w.First)
 	it, err := p.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer it.Close()
+	read := func(key string) (Version, error) {
+		taken += len(it.Value())
+		v, err := parseVersion(bytes.Clone(it.Value()))
+		v.Key, v.Seq = key, seqOf(it.Key())
+		return v, err
+	}
 	var last *Change
 	for _, at := range order {
+		if taken > most {
+			break
+		}
 		c := &changes[at]
 		if !it.SeekGE(versionKey(r.id, w.First, c.Key, c.Seq)) || seqOf(it.Key()) != c.Seq {
-			return errors.Join(it.Error(), errDamaged)
+			return 0, errors.Join(it.Error(), errDamaged)
 		}
-		v, err := parseVersion(bytes.Clone(it.Value()))
-		if err != nil {
-			return err
+		if c.Version, err = read(c.Key); err != nil {
+			return 0, err
 		}
-		v.Seq, v.Key = c.Seq, c.Key
-		c.Version = v
 		switch {
-		case c.Type == Added:
+		case c.Type == Added || !l.before:
 		case last != nil && last.Key == c.Key:
 			if last.Type != Deleted {
 				c.Before = &last.Version
 			}
 		case it.Prev() && bytes.HasPrefix(it.Key(), objectKey(r.id, w.First, c.Key)): // in most cases, in the same block
-			v, err := parseVersion(bytes.Clone(it.Value()))
+			v, err := read(c.Key)
 			if err != nil {
-				return err
+				return 0, err
 			}
-			if v.Seq, v.Key = seqOf(it.Key()), c.Key; v.Type != Deleted {
+			if v.Type != Deleted {
 				c.Before = &v
 			}
 		case it.Error() != nil:
-			return it.Error()
+			return 0, it.Error()
 		case !w.Complete:
-			if c.Before, err = l.before(p, i, c.Key, c.Seq); err != nil {
-				return err
+			if c.Before, err = l.beforeIn(p, i, c.Key, c.Seq); err != nil {
+				return 0, err
 			}
 		}
 		last = c
 	}
-	return nil
+	return taken, nil
 }

@@ -281,7 +281,7 @@ func TestClocksThatJump(t *testing.T) {
 
 // A large object, and many versions of one.
 func TestLargeObjectsAndManyVersions(t *testing.T) {
-	s, err := Open("history", Options{Logger: discard, InMemory: true, leastChanges: 1500})
+	s, err := Open("history", Options{Logger: discard, InMemory: true, leastChanges: 1500, readBytes: 1 << 20})
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	w, err := s.Writer(testPods)

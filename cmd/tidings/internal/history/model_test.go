@@ -79,7 +79,7 @@ func (m *model) must(err error) {
 
 func (m *model) open() {
 	var err error
-	m.store, err = Open("history", Options{fs: m.fs, leastChanges: 7})
+	m.store, err = Open("history", Options{fs: m.fs, leastChanges: 7, readBytes: 100})
 	m.must(err)
 	m.writer, err = m.store.Writer(testPods)
 	m.must(err)

@@ -42,6 +42,7 @@ type Options struct {
 	// For tests.
 	fs           vfs.FS
 	leastChanges int
+	readBytes    int
 	reserve      uint64
 }
 
@@ -52,6 +53,8 @@ type Store struct {
 	dir  string
 	log  *slog.Logger
 	db   *pebble.DB
+
+	reading atomic.Int64 // logs
 
 	broken atomic.Pointer[error] // what has ended the storage engine
 	leave  func()                // the folder, see enterFolder
@@ -81,6 +84,9 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if opts.leastChanges == 0 {
 		opts.leastChanges = leastChanges
+	}
+	if opts.readBytes == 0 {
+		opts.readBytes = readBytes
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

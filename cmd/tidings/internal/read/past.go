@@ -431,7 +431,7 @@ func (q *Query) pastChange(c history.Change, seen *selectorCache) (out PastChang
 		}
 	}
 	is := q.selects(out.Object, seen)
-	was := out.Before != nil && q.selects(out.Before, seen)
+	was := c.Type == history.Updated && !q.selective() || out.Before != nil && q.selects(out.Before, seen)
 	switch {
 	case c.Type == history.Deleted:
 		out.Type = Deleted
@@ -444,6 +444,12 @@ func (q *Query) pastChange(c history.Change, seen *selectorCache) (out PastChang
 		out.Type = Deleted
 	}
 	return out, is || was, nil
+}
+
+// selective says that an object can begin or end to match the query by a change.
+func (q *Query) selective() bool {
+	p := q.params
+	return p.Labels != nil && !p.Labels.Empty() || p.Fields != nil && !p.Fields.Empty()
 }
 
 // selects is matches for a query of one object, too.

@@ -15,7 +15,7 @@ import (
 func (w *watch) fromPast(s *history.State) Events {
 	context.AfterFunc(w.ctx, func() { _ = s.Close() }) // also if the loop never runs
 	return func(yield func(Event, error) bool) {
-		log := s.ChangesAfter(s.Cursor(), func(string) bool { return true })
+		log := s.WatchAfter(w.query.selectsKey, w.query.selective())
 		version := s.ResourceVersion
 		var seen selectorCache
 		// wanted is whether the reader wants more, or the error.
