@@ -332,8 +332,12 @@ const reserve = 256 << 20
 
 // checkRoom returns an error if there is too little space to write. It looks once a second.
 func (s *Store) checkRoom() error {
-	if s.opts.InMemory || s.opts.fs != nil {
+	if s.opts.InMemory {
 		return nil
+	}
+	disk := s.opts.fs
+	if disk == nil {
+		disk = vfs.Default
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +345,8 @@ func (s *Store) checkRoom() error {
 		return s.room
 	}
 	s.looked, s.room = time.Now(), nil
-	if disk, err := vfs.Default.GetDiskUsage(s.dir); err == nil && disk.AvailBytes < s.opts.reserve {
-		s.room = fmt.Errorf("the disk of %s has %d MiB left, and the history leaves %d MiB: make room, or set a smaller --history-size", s.dir, disk.AvailBytes>>20, s.opts.reserve>>20)
+	if usage, err := disk.GetDiskUsage(s.dir); err == nil && usage.AvailBytes < s.opts.reserve {
+		s.room = fmt.Errorf("the disk of %s has %d MiB left, and the history leaves %d MiB: make room, or set a smaller --history-size", s.dir, usage.AvailBytes>>20, s.opts.reserve>>20)
 	}
 	return s.room
 }

@@ -53,6 +53,16 @@ func thinnedText(d time.Duration) string {
 	return "at most one version of an object in " + d.String() + " is kept"
 }
 
+// historyState describes what keeps the history from being written, "" if nothing does.
+func historyState(h *history.Recording) string {
+	for _, series := range h.Store().All() {
+		if stats := series.Stats(); stats.Writing && stats.Failing != nil {
+			return "it cannot be written: " + stats.Failing.Error()
+		}
+	}
+	return ""
+}
+
 // servePastDiscovery answers with what the cluster has served, as far as the history knows
 // it. The cluster is not asked, so it need not be there.
 func (s *Server) servePastDiscovery(w http.ResponseWriter, r *http.Request) {
