@@ -202,6 +202,14 @@ var forms = []form{
 	{"discovery", 3, func(r *rand.Rand, g *generator, q *request) {
 		q.add(fixed, strings.Split(pick(r, discoveryPaths...)[1:], "/")...)
 	}},
+	{"discovery of the past", 2, func(r *rand.Rand, g *generator, q *request) {
+		q.own = true // the API server does not know it
+		q.add(fixed, strings.Split(pick(r, discoveryPaths...)[1:], "/")...)
+		if chance(r, 3) {
+			q.prefix = "/clusters/" + pick(r, "tidings", "nowhere")
+		}
+		q.query = append(q.query, pick(r, "at=-0s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "at=", "at=-1s&at=-1h", "at=-1s&continue="+pick(r, g.pages...)))
+	}},
 	{"own rights", 1, func(r *rand.Rand, g *generator, q *request) {
 		q.method = "POST"
 		q.add(fixed, "apis")
@@ -307,8 +315,14 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 		q.watch = true
 		q.query = append(q.query, "window=true", pick(r, "visible=true", "count=5", "count=0", "count=501", "first=-1", "first=999999", "sort=Name&descending=true", "sort=x", "filter=s-0", "filter=%21%00", "columns=%2A", "columns=Name,Age", "columns="))
 	}
-	if chance(r, 4) { // the past
-		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "changes=true", "changes=true&since=-1h", "changes=true&since=-1h&until=-1s", "changes=true&at=-1s"))
+	switch {
+	case chance(r, 4): // the past
+		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "at="+g.world.before, "at="+g.world.version, "objects=true", "since=-1h&until=-1s"))
+	case chance(r, 3):
+		q.query = append(q.query, "changes=true", pick(r, "objects=true", "objects=true", "objects=false", "limit=1", "at=-1s"), pick(r, "since=-1h", "since=-1h&until=-1s", "since=-30s", "since=2999-01-01T00:00:00Z", "since=5", "visible=true"))
+		if chance(r, 2) { // of this caller, or of another; a cursor with other parameters
+			q.query = append(q.query, "continue="+pick(r, g.pages...))
+		}
 	}
 }
 

@@ -100,7 +100,15 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 		defer func() { _ = m.process.Kill() }()
-		if err := r.warm(m); err != nil {
+		if err := r.warm(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.world.live(ctx); err != nil {
+		return nil, err
+	}
+	for _, m := range r.mirrors {
+		if err := r.collect(ctx, m); err != nil {
 			return nil, err
 		}
 	}

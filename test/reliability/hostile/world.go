@@ -97,11 +97,14 @@ func newWorld(config *rest.Config, rnd *rand.Rand) (*world, error) {
 
 // do makes a request as the administrator. It ignores AlreadyExists.
 func (w *world) do(ctx context.Context, method, path, body string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, w.host+strings.ReplaceAll(path, " ", "%20"), bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, w.host+strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(path), bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	resp, err := w.client.Do(req)
 	if err != nil {
 		return nil, err
@@ -211,6 +214,34 @@ func (w *world) fill(ctx context.Context) error {
 	}
 	w.version, err = w.now(ctx)
 	return err
+}
+
+// live gives the histories of the mirrors something that the cluster no longer has: of
+// each resource, in each namespace, an object that is created, changed and deleted.
+func (w *world) live(ctx context.Context) error {
+	for _, r := range resources {
+		in := namespaceNames
+		if !r.namespaced {
+			in = []string{""}
+		}
+		for _, namespace := range in {
+			if r == namespaces {
+				continue // its content takes long to delete
+			}
+			name := r.prefix + "past"
+			if err := w.create(ctx, r, namespace, name); err != nil {
+				return err
+			}
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"canary":%q}}}`, w.canary(r, namespace, name, "annotation"))
+			if _, err := w.do(ctx, http.MethodPatch, r.path(namespace, name), patch); err != nil {
+				return err
+			}
+			if _, err := w.do(ctx, http.MethodDelete, r.path(namespace, name)+"?gracePeriodSeconds=0", ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // now returns the current version of the cluster.
