@@ -131,7 +131,11 @@ func (p *past) read(source []string) {
 	out, _ = p.runPast(source, 0, "history", "pods", "web-2", "-o", "yaml")
 	contains(p, out, "# DELETED at 20", "  name: web-2\n")
 	_, errs = p.runPast(source, 0, "history", "pods", "-l", "app=nothing")
-	contains(p, errs, "No changes since 20")
+	contains(p, errs, "No changes since 20", "pods: the history begins at 20")
+	_, errs = p.runPast(source, 0, "history", "pods", "--since", p.first)
+	if errs != "" {
+		p.Errorf("of a time that the history has, it says %q", errs)
+	}
 
 	out, _ = p.runPast(source, 1, "diff", "pods", "-l", "app=web", "--from", p.first, "--to", p.second)
 	check(p, out, "~ Pod default/web-1 * → *", "~ .spec.containers[web].image: web:1 → web:2", "~ .status.phase: Pending → Running", "- Pod default/web-2 *", "+ Pod default/web-3 *")
@@ -147,6 +151,22 @@ func (p *past) read(source []string) {
 	contains(p, errs, "the history of pods of cluster a begins at 20")
 	p.runPast(source, 2, "diff", "pods")
 	p.runPast(source, 2, "diff", "nonsense", "--from", p.first)
+}
+
+// A time without a server is told from one in which changes were missed.
+func TestAGapThatMissesNothing(t *testing.T) {
+	p := newPast(t)
+	source := p.offline()
+	p.update("web-3", func(p *corev1.Pod) { p.Labels["later"] = "no" })
+	p.server, p.url = p.serve("--resource", "pods", "--history", p.dir)
+	p.moment(6)
+	p.offline()
+	out, _ := p.runPast(source, 0, "history", "pods", "web-3")
+	contains(t, out, "GAP       until ", " changes are recorded late: the mirror was stopped")
+	out, _ = p.runPast(source, 0, "history", "pods", "web-3", "-o", "json")
+	contains(t, out, `"type":"GAP"`, `"late":true`)
+	out, _ = p.runPast(source, 0, "history", "pods", "web-3", "-o", "yaml")
+	contains(t, out, "# changes are recorded late from 20")
 }
 
 // On a terminal of 80 columns each line of a history has room on one line.

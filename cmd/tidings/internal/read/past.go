@@ -69,6 +69,8 @@ type Past struct {
 	// Thinned, if not 0, is the time within which at most one version of an object is
 	// kept: an object may have had other versions at the moment.
 	Thinned time.Duration
+
+	begin time.Time // of the history, if changes from before it are asked for
 }
 
 // series returns the history of a query's resource.
@@ -91,20 +93,22 @@ func (r *Reader) pastState(q *Query) (*history.State, Past, error) {
 	if err != nil {
 		return nil, Past{}, err
 	}
+	past := Past{Thinned: r.opts.History.Thinned(q.resource)}
 	var s *history.State
 	if at := q.params.At; at.Time.IsZero() {
 		s, err = series.AtVersion(at.Version)
 	} else {
 		when := at.Time
 		if begin := series.Begin(); !q.params.Until.IsZero() && when.Before(begin) {
-			when = begin // of the changes since before the history began, there are those since then
+			when, past.begin = begin, begin // of the changes since before the history began, there are those since then
 		}
 		s, err = series.At(when)
 	}
 	if err != nil {
 		return nil, Past{}, pastError(q, err)
 	}
-	return s, Past{Time: s.Time, ResourceVersion: decimal(s.ResourceVersion), Gap: s.Gap, Thinned: r.opts.History.Thinned(q.resource)}, nil
+	past.Time, past.ResourceVersion, past.Gap = s.Time, decimal(s.ResourceVersion), s.Gap
+	return s, past, nil
 }
 
 // pageSlack is how much later a change may be recorded than it arrived. A state of the
@@ -339,6 +343,9 @@ type PastMeta struct {
 	Continue        string        // the token of the next page, empty on the last one
 	Gaps            []history.Gap // that end after the first and begin before the last change of the page
 	Thinned         time.Duration // see [Past]
+	// Begin, if not zero, is when the history begins, later than the time that was asked
+	// for.
+	Begin time.Time
 }
 
 // maxChanges is the number of changes on a page, and maxChangeBytes the size of their
@@ -351,7 +358,7 @@ const (
 // ChangesBetween returns the changes of the objects that the query selects between its
 // times, oldest first, a page at a time.
 func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChange, meta PastMeta, err error) {
-	begin, _, err := r.pastState(q)
+	begin, past, err := r.pastState(q)
 	if err != nil {
 		return nil, meta, err
 	}
@@ -377,7 +384,7 @@ func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChan
 	if log == nil {
 		return nil, meta, errStale
 	}
-	meta.Thinned = r.opts.History.Thinned(q.resource)
+	meta.Thinned, meta.Begin = past.Thinned, past.begin
 	first, last := q.params.At.Time, q.params.Until
 	var seen selectorCache
 	cursor, size := "", 0

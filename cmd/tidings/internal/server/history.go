@@ -149,6 +149,10 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	}
 	_, _ = l.WriteString(`,"gaps":`)
 	_ = encoder.Encode(gaps)
+	if !meta.Begin.IsZero() {
+		_, _ = l.WriteString(`,"begin":`)
+		_ = encoder.Encode(meta.Begin)
+	}
 	if meta.Thinned != 0 {
 		_, _ = l.WriteString(`,"thinned":`)
 		_, _ = l.Write(quoted(thinnedText(meta.Thinned)))
