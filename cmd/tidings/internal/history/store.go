@@ -245,22 +245,45 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Find returns the newest series of a resource of a cluster in all namespaces or, if
-// there is none, in one. clusterUID may be empty, for a cluster that cannot be asked.
+// Find returns the newest series of a resource of a cluster, nil if there is none; see
+// [Store.FindAll].
 func (s *Store) Find(r Resource) *Series {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found *Series
-	for _, x := range s.series {
-		o := x.Of
-		if o.Cluster != r.Cluster || o.Group != r.Group || o.Resource != r.Resource || o.Namespace != r.Namespace || r.ClusterUID != "" && o.ClusterUID != r.ClusterUID {
-			continue
-		}
-		if found == nil || x.id > found.id {
-			found = x
+	if all := s.FindAll(r); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// FindAll lists the series of a resource of a cluster, newest first. There are several if
+// the resource was defined again, with another version or scope: each ended before the one
+// in front of it began. The first is the one of the version and scope of r, if there is
+// one. r.ClusterUID may be empty, for a cluster that cannot be asked.
+func (s *Store) FindAll(r Resource) []*Series {
+	var found []*Series
+	for _, x := range s.All() {
+		if o := x.Of; o.Cluster == r.Cluster && o.Group == r.Group && o.Resource == r.Resource && o.Namespace == r.Namespace && (r.ClusterUID == "" || o.ClusterUID == r.ClusterUID) {
+			found = append(found, x)
 		}
 	}
-	return found
+	if len(found) == 0 {
+		return nil
+	}
+	newest := found[len(found)-1] // of All, the youngest
+	found = slices.DeleteFunc(found, func(x *Series) bool { return x.Of.ClusterUID != newest.Of.ClusterUID })
+	for _, x := range found {
+		if x.Of.Version == r.Version && x.Of.Namespaced == r.Namespaced {
+			newest = x
+		}
+	}
+	out := []*Series{newest}
+	begin := newest.Begin()
+	slices.SortFunc(found, func(x, y *Series) int { return y.end().Compare(x.end()) })
+	for _, x := range found {
+		if end := x.end(); x != newest && !end.IsZero() && (begin.IsZero() || !end.After(begin)) {
+			out, begin = append(out, x), x.Begin()
+		}
+	}
+	return out
 }
 
 // All lists the series, by cluster, group, resource and age.
