@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/cli"
@@ -286,6 +287,34 @@ func TestSeveralClustersOfThePast(t *testing.T) {
 	read(append(source, "--cluster", "*")...)
 	out, _ := p.runPast(append(source, "--cluster", "b"), 0, "get", "pods", "-o", "name")
 	check(t, out, "pod/in-b")
+}
+
+// A folder has the histories of two clusters, of which the second has taken the name of the
+// first.
+func TestTwoClustersOfOneName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	var p *past
+	for _, uid := range []types.UID{"uid-1", "uid-2"} {
+		w := newWorld(t, fakeapi.Options{SystemNamespace: func(ns *corev1.Namespace) { ns.UID = uid }})
+		w.create(pod("of-" + string(uid)))
+		p = &past{world: w, dir: dir}
+		p.server, p.url = w.serve("--resource", "pods", "--history", dir)
+		p.moment(0)
+		p.offline()
+	}
+	source := []string{"--history", dir}
+	out, errs := p.runPast(source, 0, "get", "pods", "-o", "name")
+	check(t, out, "pod/of-uid-2")
+	contains(t, errs, "a is the newest cluster of that name; another was recorded from 20", "--cluster a@uid-1")
+	out, errs = p.runPast(append(source, "--cluster", "a@uid-1"), 0, "get", "pods", "-o", "name")
+	check(t, out, "pod/of-uid-1")
+	if strings.Contains(errs, "newest cluster") || strings.Contains(errs, "the state before is shown") {
+		t.Errorf("of the older cluster it says %q", errs)
+	}
+	out, _ = p.runPast(append(source, "--cluster", "a*"), 0, "get", "pods")
+	check(t, out, "CLUSTER NAME …", "a of-uid-2 …", "a@uid-1 of-uid-1 …")
+	_, errs = p.runPast(append(source, "--cluster", "b"), 1, "get", "pods")
+	contains(t, errs, `it has no cluster "b"; there are: a (20`, "), a@uid-1 (20")
 }
 
 // A server tells the past of a cluster that it cannot reach, if it once could.

@@ -34,7 +34,8 @@ type Options struct {
 	// InMemory keeps the store in memory instead of in a folder.
 	InMemory bool
 	// ReadOnly opens a folder that no process writes, for reading. Nothing in the folder
-	// is changed, so it may be on a read-only medium.
+	// is changed, so it may be on a read-only medium. Of several clusters of one name, all
+	// but the newest have their uid added to the name; see [Store.Clusters].
 	ReadOnly bool
 	// Logger logs what goes wrong in the background. nil means slog.Default().
 	Logger *slog.Logger
@@ -61,6 +62,8 @@ type Store struct {
 	closed bool
 	room   error // whether there was, when it was last checked
 	looked time.Time
+
+	namesakes map[string]string // see [Store.nameApart]
 
 	stop     chan struct{}
 	stopOnce sync.Once
@@ -101,7 +104,9 @@ func Open(dir string, opts Options) (*Store, error) {
 		defer s.leave()
 		return nil, errors.Join(s.openError(err), s.db.Close())
 	}
-	if !opts.ReadOnly {
+	if opts.ReadOnly {
+		s.nameApart()
+	} else {
 		s.running.Go(s.retain)
 	}
 	return s, nil
