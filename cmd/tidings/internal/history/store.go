@@ -260,7 +260,7 @@ func (s *Store) Find(r Resource) *Series {
 }
 
 // FindAll lists the series of a resource of a cluster, newest first. There are several if
-// the resource was defined again, with another version or scope: each ended before the one
+// the resource was mirrored again, with another version or scope: each ended before the one
 // in front of it began. The first is the one of the version and scope of r, if there is
 // one. r.ClusterUID may be empty, for a cluster that cannot be asked.
 func (s *Store) FindAll(r Resource) []*Series {

@@ -12,7 +12,7 @@ import (
 )
 
 // series returns the histories of a query's resource, newest first. There are several if
-// the resource was defined again, with another version or scope. The rights are those of
+// the resource was mirrored again, with another version or scope. The rights are those of
 // the resource as it is now: the query has no namespace if that has none.
 func (r *Reader) series(q *Query) ([]*history.Series, error) {
 	if r.opts.History == nil {
@@ -71,7 +71,7 @@ func stateAt(series *history.Series, at Moment) (*history.State, error) {
 // again is the gap between two histories of a resource that was defined again.
 func again(older, newer *history.Series) history.Gap {
 	from, version := older.Seen()
-	return history.Gap{From: from, To: newer.Begin(), After: version, Reason: "the resource was defined again, with another version or scope"}
+	return history.Gap{From: from, To: newer.Begin(), After: version, Reason: "the resource was mirrored again, with another version or scope"}
 }
 
 // beforeAgain returns the result of stateAt for a history that was followed by another:

@@ -93,7 +93,7 @@ func TestAResourceThatIsDefinedAgain(t *testing.T) {
 		if err := json.Unmarshal(a.Data, &list); err != nil || a.code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, a.code, a.body)
 		}
-		if !strings.Contains(string(a.body), "the resource was defined again") && a.Continue == "" {
+		if !strings.Contains(string(a.body), "the resource was mirrored again") && a.Continue == "" {
 			t.Errorf("%s: the gap is not told: %s", path, a.body)
 		}
 		for _, c := range list {
