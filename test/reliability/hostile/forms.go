@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func nameOf(r *rand.Rand, k resource) string {
 	case k.plural == "replicasets":
 		return "x"
 	}
-	return strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(k.prefix) + pick(r, "0", "1", "9")
+	return strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(k.prefix) + pick(r, "0", "1", "9", "past", "later")
 }
 
 // root adds /api/v1 or /apis/group/version.
@@ -276,6 +277,24 @@ var forms = []form{
 		}
 		q.ownQuery(r, g)
 	}},
+	{"changes in a namespace", 4, func(r *rand.Rand, g *generator, q *request) { // that its callers may read
+		q.ownRoute(r)
+		k := where(r, true)
+		q.add(aGroup, cmp.Or(k.group, "core"))
+		q.add(fixed, k.version)
+		q.add(aResource, k.plural)
+		q.add(aNamespace, g.namespace(r))
+		q.query = append(q.query, "changes=true", "since="+g.since)
+		if !chance(r, 4) {
+			q.query = append(q.query, "objects=true")
+		}
+		switch r.IntN(4) {
+		case 0:
+			q.query = append(q.query, "limit=1", "continue="+pick(r, g.pages...))
+		case 1:
+			q.query = append(q.query, pick(r, "fieldSelector=metadata.namespace%3Dteam-2", "namespace=team-2", "labelSelector=app", "limit=2"))
+		}
+	}},
 	{"nothing that there is", 1, func(r *rand.Rand, g *generator, q *request) {
 		q.own = true
 		q.add(fixed, strings.Split(pick(r, "", "logs", "debug/pprof/", ".well-known/openid-configuration", "openid/v1/jwks", "clusters/other/api/v1/secrets", "clusters/", "clusters//api", "clusters/tidings", "pods/team-1", "core/v1/pods/team-1/p-0/log", "index.html", "configz"), "/")...)
@@ -319,7 +338,7 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 	case chance(r, 4): // the past
 		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "at="+g.world.before, "at="+g.world.version, "objects=true", "since=-1h&until=-1s"))
 	case chance(r, 3):
-		q.query = append(q.query, "changes=true", pick(r, "objects=true", "objects=true", "objects=false", "limit=1", "at=-1s"), pick(r, "since=-1h", "since=-1h&until=-1s", "since=-30s", "since=2999-01-01T00:00:00Z", "since=5", "visible=true"))
+		q.query = append(q.query, "changes=true", pick(r, "objects=true", "objects=true", "objects=false", "limit=1", "at=-1s"), pick(r, "since="+g.since, "since="+g.since, "since="+g.since, "since=-1h", "since=-1h&until=-1s", "since=2999-01-01T00:00:00Z", "since=5", "visible=true"))
 		if chance(r, 2) { // of this caller, or of another; a cursor with other parameters
 			q.query = append(q.query, "continue="+pick(r, g.pages...))
 		}

@@ -95,9 +95,14 @@ func (r *run) warm(ctx context.Context, m *mirror) error {
 
 // collect waits until the mirror has the past, and keeps the tokens that the administrator
 // gets.
-func (r *run) collect(ctx context.Context, m *mirror) error {
+func (r *run) collect(ctx context.Context, m *mirror, since string) error {
+	changes := "changes=true&since=" + since
 	for _, k := range m.has() {
-		for k.body != "" && !strings.Contains(string(r.get(m, k.own()+"?changes=true", false).body), `"DELETED"`) {
+		want := 1
+		if k.namespaced {
+			want = len(namespaceNames)
+		}
+		for k.body != "" && strings.Count(string(r.get(m, k.own()+"?"+changes, false).body), `"type":"DELETED"`) < want {
 			if !soak.Sleep(ctx, 20*time.Millisecond) {
 				return fmt.Errorf("%s has no past of %s: %w", m.name, k.plural, ctx.Err())
 			}
@@ -108,7 +113,7 @@ func (r *run) collect(ctx context.Context, m *mirror) error {
 			in = append(in, k.own()+"/team-1", k.own()+"/team-2")
 		}
 		for _, path := range in {
-			for _, query := range []string{"?limit=2", "?limit=1&at=-1ms", "?limit=1&changes=true", "?limit=1&changes=true&objects=true"} {
+			for _, query := range []string{"?limit=2", "?limit=1&at=-1ms", "?limit=1&" + changes, "?limit=1&objects=true&" + changes} {
 				r.gen.learn(&r.gen.pages, continueOf, r.get(m, path+query, false).body)
 			}
 		}

@@ -85,6 +85,8 @@ type world struct {
 	version string
 	// before is an earlier resourceVersion.
 	before string
+	// begun is when all namespaces existed.
+	begun time.Time
 }
 
 func newWorld(config *rest.Config, rnd *rand.Rand) (*world, error) {
@@ -183,6 +185,7 @@ func (w *world) fill(ctx context.Context) error {
 			}
 		}
 	}
+	w.begun = time.Now()
 	var err error
 	if w.before, err = w.now(ctx); err != nil {
 		return err
@@ -217,8 +220,9 @@ func (w *world) fill(ctx context.Context) error {
 }
 
 // live gives the histories of the mirrors something that the cluster no longer has: of
-// each resource, in each namespace, an object that is created, changed and deleted.
-func (w *world) live(ctx context.Context) error {
+// each resource, in each namespace, an object that is created, changed and deleted, and an
+// older version of another.
+func (w *world) live(ctx context.Context, name string) error {
 	for _, r := range resources {
 		in := namespaceNames
 		if !r.namespaced {
@@ -228,13 +232,19 @@ func (w *world) live(ctx context.Context) error {
 			if r == namespaces {
 				continue // its content takes long to delete
 			}
-			name := r.prefix + "past"
+			name := r.prefix + name
 			if err := w.create(ctx, r, namespace, name); err != nil {
 				return err
 			}
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"canary":%q}}}`, w.canary(r, namespace, name, "annotation"))
-			if _, err := w.do(ctx, http.MethodPatch, r.path(namespace, name), patch); err != nil {
-				return err
+			stays := r.prefix + "0"
+			if r.plural == "replicasets" {
+				stays = "x"
+			}
+			for _, name := range []string{name, stays} {
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"canary":%q}}}`, w.canary(r, namespace, name, "annotation"))
+				if _, err := w.do(ctx, http.MethodPatch, r.path(namespace, name), patch); err != nil {
+					return err
+				}
 			}
 			if _, err := w.do(ctx, http.MethodDelete, r.path(namespace, name)+"?gracePeriodSeconds=0", ""); err != nil {
 				return err
