@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func nameOf(r *rand.Rand, k resource) string {
 	case k.plural == "replicasets":
 		return "x"
 	}
-	return strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(k.prefix) + pick(r, "0", "1", "9")
+	return strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(k.prefix) + pick(r, "0", "1", "9", "past", "later")
 }
 
 // root adds /api/v1 or /apis/group/version.
@@ -202,6 +203,14 @@ var forms = []form{
 	{"discovery", 3, func(r *rand.Rand, g *generator, q *request) {
 		q.add(fixed, strings.Split(pick(r, discoveryPaths...)[1:], "/")...)
 	}},
+	{"discovery of the past", 2, func(r *rand.Rand, g *generator, q *request) {
+		q.own = true // the API server does not know it
+		q.add(fixed, strings.Split(pick(r, discoveryPaths...)[1:], "/")...)
+		if chance(r, 3) {
+			q.prefix = "/clusters/" + pick(r, "tidings", "nowhere")
+		}
+		q.query = append(q.query, pick(r, "at=-0s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "at=", "at=-1s&at=-1h", "at=-1s&continue="+pick(r, g.pages...)))
+	}},
 	{"own rights", 1, func(r *rand.Rand, g *generator, q *request) {
 		q.method = "POST"
 		q.add(fixed, "apis")
@@ -268,6 +277,24 @@ var forms = []form{
 		}
 		q.ownQuery(r, g)
 	}},
+	{"changes in a namespace", 4, func(r *rand.Rand, g *generator, q *request) { // that its callers may read
+		q.ownRoute(r)
+		k := where(r, true)
+		q.add(aGroup, cmp.Or(k.group, "core"))
+		q.add(fixed, k.version)
+		q.add(aResource, k.plural)
+		q.add(aNamespace, g.namespace(r))
+		q.query = append(q.query, "changes=true", "since="+g.since)
+		if !chance(r, 4) {
+			q.query = append(q.query, "objects=true")
+		}
+		switch r.IntN(4) {
+		case 0:
+			q.query = append(q.query, "limit=1", "continue="+pick(r, g.pages...))
+		case 1:
+			q.query = append(q.query, pick(r, "fieldSelector=metadata.namespace%3Dteam-2", "namespace=team-2", "labelSelector=app", "limit=2"))
+		}
+	}},
 	{"nothing that there is", 1, func(r *rand.Rand, g *generator, q *request) {
 		q.own = true
 		q.add(fixed, strings.Split(pick(r, "", "logs", "debug/pprof/", ".well-known/openid-configuration", "openid/v1/jwks", "clusters/other/api/v1/secrets", "clusters/", "clusters//api", "clusters/tidings", "pods/team-1", "core/v1/pods/team-1/p-0/log", "index.html", "configz"), "/")...)
@@ -307,8 +334,14 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 		q.watch = true
 		q.query = append(q.query, "window=true", pick(r, "visible=true", "count=5", "count=0", "count=501", "first=-1", "first=999999", "sort=Name&descending=true", "sort=x", "filter=s-0", "filter=%21%00", "columns=%2A", "columns=Name,Age", "columns="))
 	}
-	if chance(r, 4) { // the past
-		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "changes=true", "changes=true&since=-1h", "changes=true&since=-1h&until=-1s", "changes=true&at=-1s"))
+	switch {
+	case chance(r, 4): // the past
+		q.query = append(q.query, pick(r, "at=-1ms", "at=-10s", "at=-1h", "at=1", "at=2999-01-01T00:00:00Z", "at="+g.world.before, "at="+g.world.version, "objects=true", "since=-1h&until=-1s"))
+	case chance(r, 3):
+		q.query = append(q.query, "changes=true", pick(r, "objects=true", "objects=true", "objects=false", "limit=1", "at=-1s"), pick(r, "since="+g.since, "since="+g.since, "since="+g.since, "since=-1h", "since=-1h&until=-1s", "since=2999-01-01T00:00:00Z", "since=5", "visible=true"))
+		if chance(r, 2) { // of this caller, or of another; a cursor with other parameters
+			q.query = append(q.query, "continue="+pick(r, g.pages...))
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ type generator struct {
 	// Issued to the administrator, for other callers to try: continue tokens of
 	// the Kubernetes API, pages and positions of the mirror's own routes.
 	tokens, pages, positions []string
+	// since is when the present namespaces have changes of which their callers may read.
+	since string
 }
 
 // plan returns the plan of the request with a number.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,7 @@ type run struct {
 	anyone  []*caller // at mirrors with authentication, with or without credentials
 	local   *caller   // at a mirror without authentication
 	made    atomic.Int64
+	quiet   sync.RWMutex // nobody asks while objects change
 }
 
 // Run starts a cluster and its mirrors, and makes requests. An error means that the run
@@ -100,9 +102,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 		defer func() { _ = m.process.Kill() }()
-		if err := r.warm(m); err != nil {
+		if err := r.warm(ctx, m); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.live(ctx, "past"); err != nil {
+		return nil, err
 	}
 	o.Log.Info("asking", "seed", o.Seed)
 	begun := time.Now()
@@ -167,6 +172,19 @@ func (r *run) ask(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, r.options.For)
 		defer cancel()
 	}
+	done, end := context.WithCancel(ctx)
+	defer end()
+	changed := make(chan error, 1)
+	go func() {
+		var err error
+		if soak.Sleep(done, time.Until(r.world.begun.Add(settled))) {
+			err = r.live(done, "later")
+		}
+		if done.Err() != nil {
+			err = nil // the run is over
+		}
+		changed <- err
+	}()
 	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
 		group.Go(func() error {
@@ -177,12 +195,37 @@ func (r *run) ask(ctx context.Context) error {
 				if r.options.Requests > 0 && n > int64(r.options.Requests) {
 					break
 				}
-				if err := w.one(rand.New(rand.NewPCG(r.options.Seed, uint64(n)))); err != nil {
+				r.quiet.RLock()
+				err := w.one(rand.New(rand.NewPCG(r.options.Seed, uint64(n))))
+				r.quiet.RUnlock()
+				if err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	end()
+	return errors.Join(err, <-changed)
+}
+
+// settled is how old a namespace must be before the rights in it are enough for its past.
+const settled = 62 * time.Second
+
+// live changes objects, and waits until the mirrors have the past.
+func (r *run) live(ctx context.Context, name string) error {
+	r.quiet.Lock()
+	defer r.quiet.Unlock()
+	since := time.Now().UTC().Format(time.RFC3339Nano)
+	if err := r.world.live(ctx, name); err != nil {
+		return err
+	}
+	r.gen.since = since
+	for _, m := range r.mirrors {
+		if err := r.collect(ctx, m, since); err != nil {
+			return err
+		}
+	}
+	return nil
 }

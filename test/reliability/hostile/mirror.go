@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/test/reliability/soak"
 )
@@ -50,37 +53,71 @@ var (
 	idOf       = regexp.MustCompile(`(?m)^id: (.+)$`)
 )
 
-// warm makes the mirror list everything, and keeps the tokens that the administrator
-// gets.
-func (r *run) warm(m *mirror) error {
+// get makes a request as a caller that may read everything.
+func (r *run) get(m *mirror, path string, watch bool) answer {
 	admin := r.local
 	if !m.loopback {
 		admin = r.admin()
 	}
 	c := &client{address: m.address, tls: m.tls}
 	defer c.close()
-	get := func(path string, watch bool) answer {
-		q := &request{method: "GET", watch: watch}
-		return c.ask(q, q.bytes(path, m.address, admin.authorization(), ""))
+	q := &request{method: "GET", watch: watch}
+	return c.ask(q, q.bytes(path, m.address, admin.authorization(), ""))
+}
+
+// has are the resources that the mirror has.
+func (m *mirror) has() []resource {
+	return slices.DeleteFunc(slices.Clone(resources), func(k resource) bool { return m.withoutSecrets && k.plural == "secrets" })
+}
+
+// own is the path of a resource among the mirror's own routes.
+func (k resource) own() string {
+	if k.group == "" {
+		return "/core/v1/" + k.plural
 	}
-	for _, k := range resources {
-		if m.withoutSecrets && k.plural == "secrets" {
-			continue
-		}
-		own := "/" + k.group + "/" + k.version + "/" + k.plural
-		if k.group == "" {
-			own = "/core/v1/" + k.plural
-		}
-		a := get(k.path("", "")+"?limit=2", false)
-		if a.status != http.StatusOK {
+	return "/" + k.group + "/" + k.version + "/" + k.plural
+}
+
+// warm makes the mirror list everything, and waits until its history has begun.
+func (r *run) warm(ctx context.Context, m *mirror) error {
+	for _, k := range m.has() {
+		if a := r.get(m, k.path("", "")+"?limit=2", false); a.status != http.StatusOK {
 			return fmt.Errorf("%s does not list %s: %d %s %v", m.name, k.plural, a.status, a.body, a.err)
 		}
-		r.gen.learn(&r.gen.tokens, continueOf, a.body)
-		r.gen.learn(&r.gen.pages, continueOf, get(own+"?limit=2", false).body)
-		for _, past := range []string{"?limit=1&at=-1ms", "?limit=1&changes=true"} {
-			r.gen.learn(&r.gen.pages, continueOf, get(own+past, false).body)
+		for r.get(m, k.own()+"?limit=1&at=-0s", false).status != http.StatusOK {
+			if !soak.Sleep(ctx, 20*time.Millisecond) {
+				return fmt.Errorf("%s keeps no history of %s: %w", m.name, k.plural, ctx.Err())
+			}
 		}
-		r.gen.learn(&r.gen.positions, idOf, get(own+"?watch=true", true).body)
+	}
+	return nil
+}
+
+// collect waits until the mirror has the past, and keeps the tokens that the administrator
+// gets.
+func (r *run) collect(ctx context.Context, m *mirror, since string) error {
+	changes := "changes=true&since=" + since
+	for _, k := range m.has() {
+		want := 1
+		if k.namespaced {
+			want = len(namespaceNames)
+		}
+		for k.body != "" && strings.Count(string(r.get(m, k.own()+"?"+changes, false).body), `"type":"DELETED"`) < want {
+			if !soak.Sleep(ctx, 20*time.Millisecond) {
+				return fmt.Errorf("%s has no past of %s: %w", m.name, k.plural, ctx.Err())
+			}
+		}
+		r.gen.learn(&r.gen.tokens, continueOf, r.get(m, k.path("", "")+"?limit=2", false).body)
+		in := []string{k.own()}
+		if k.namespaced {
+			in = append(in, k.own()+"/team-1", k.own()+"/team-2")
+		}
+		for _, path := range in {
+			for _, query := range []string{"?limit=2", "?limit=1&at=-1ms", "?limit=1&" + changes, "?limit=1&objects=true&" + changes} {
+				r.gen.learn(&r.gen.pages, continueOf, r.get(m, path+query, false).body)
+			}
+		}
+		r.gen.learn(&r.gen.positions, idOf, r.get(m, k.own()+"?watch=true", true).body)
 	}
 	return nil
 }

@@ -85,6 +85,8 @@ type world struct {
 	version string
 	// before is an earlier resourceVersion.
 	before string
+	// begun is when all namespaces existed.
+	begun time.Time
 }
 
 func newWorld(config *rest.Config, rnd *rand.Rand) (*world, error) {
@@ -97,11 +99,14 @@ func newWorld(config *rest.Config, rnd *rand.Rand) (*world, error) {
 
 // do makes a request as the administrator. It ignores AlreadyExists.
 func (w *world) do(ctx context.Context, method, path, body string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, w.host+strings.ReplaceAll(path, " ", "%20"), bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, w.host+strings.NewReplacer(" ", "%20", "é", "%C3%A9").Replace(path), bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	resp, err := w.client.Do(req)
 	if err != nil {
 		return nil, err
@@ -180,6 +185,7 @@ func (w *world) fill(ctx context.Context) error {
 			}
 		}
 	}
+	w.begun = time.Now()
 	var err error
 	if w.before, err = w.now(ctx); err != nil {
 		return err
@@ -211,6 +217,41 @@ func (w *world) fill(ctx context.Context) error {
 	}
 	w.version, err = w.now(ctx)
 	return err
+}
+
+// live gives the histories of the mirrors something that the cluster no longer has: of
+// each resource, in each namespace, an object that is created, changed and deleted, and an
+// older version of another.
+func (w *world) live(ctx context.Context, name string) error {
+	for _, r := range resources {
+		in := namespaceNames
+		if !r.namespaced {
+			in = []string{""}
+		}
+		for _, namespace := range in {
+			if r == namespaces {
+				continue // its content takes long to delete
+			}
+			name := r.prefix + name
+			if err := w.create(ctx, r, namespace, name); err != nil {
+				return err
+			}
+			stays := r.prefix + "0"
+			if r.plural == "replicasets" {
+				stays = "x"
+			}
+			for _, name := range []string{name, stays} {
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"canary":%q}}}`, w.canary(r, namespace, name, "annotation"))
+				if _, err := w.do(ctx, http.MethodPatch, r.path(namespace, name), patch); err != nil {
+					return err
+				}
+			}
+			if _, err := w.do(ctx, http.MethodDelete, r.path(namespace, name)+"?gracePeriodSeconds=0", ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // now returns the current version of the cluster.

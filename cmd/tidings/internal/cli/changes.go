@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net/url"
 	"strings"
@@ -70,7 +71,8 @@ type span struct {
 // from. An error is yielded last.
 func (g *globals) changesOf(ctx context.Context, o target, s span, r *remarks, reached func(string)) iter.Seq2[*change, error] {
 	return func(yield func(*change, error) bool) {
-		if s.since.IsZero() {
+		all := s.since.IsZero()
+		if all {
 			s.since = time.Unix(0, 0)
 		}
 		values := url.Values{"changes": {"true"}, "since": {s.since.UTC().Format(time.RFC3339Nano)}}
@@ -93,6 +95,9 @@ func (g *globals) changesOf(ctx context.Context, o target, s span, r *remarks, r
 				return
 			}
 			r.thinned(o.title(g), a.Thinned)
+			if a.Begin != nil && !all {
+				r.tell(fmt.Sprintf("%s: the history begins at %s", o.title(g), stamp(*a.Begin)))
+			}
 			gaps := a.Gaps
 			next := func(before time.Time) bool { // yields the gaps that begin before a time
 				for len(gaps) > 0 && (before.IsZero() || gaps[0].From.Before(before)) {

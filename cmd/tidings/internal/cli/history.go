@@ -36,7 +36,8 @@ counted. With several contexts the cluster comes before the kind.
 one line; -o yaml prints each version as a document.
 
 Times in which nothing was recorded are shown in their place, as GAP. After one, the
-changes are those that a list found.
+changes are those that a list found. If the changes of a gap are recorded late, none
+is missing, but they have the time at which the gap ended.
 
 It reads a server that keeps a history ("tidings serve --history DIR"), or without any
 server a folder that one has written. Without --since, it shows all that is kept of

@@ -101,7 +101,7 @@ func (p *historyPrinter) line(c *change) string {
 		if c.gap.To != nil {
 			until = c.gap.To.Local().Format(p.layout)
 		}
-		text := when + "  " + p.screen.paint(faint, termsafe.Line(fmt.Sprintf("GAP       %suntil %s nothing is recorded: %s", p.about(c), until, c.gap.Reason)))
+		text := when + "  " + p.screen.paint(faint, termsafe.Line(fmt.Sprintf("GAP       %suntil %s %s: %s", p.about(c), until, c.gap.what(), c.gap.Reason)))
 		return text
 	}
 	name := c.Name
@@ -179,6 +179,7 @@ type historyJSON struct {
 	Object          json.RawMessage `json:"object,omitempty"`
 	Until           *time.Time      `json:"until,omitempty"`  // of a gap
 	Reason          string          `json:"reason,omitempty"` // of a gap
+	Late            bool            `json:"late,omitempty"`   // of a gap: see pastGap
 }
 
 func (p *historyPrinter) writeJSON(w io.Writer, c *change) error {
@@ -188,7 +189,7 @@ func (p *historyPrinter) writeJSON(w io.Writer, c *change) error {
 		Writers: c.Writers, Relist: c.Relist, Fields: c.Fields, Object: c.Object,
 	}
 	if c.gap != nil {
-		out.Type, out.Until, out.Reason = "GAP", c.gap.To, c.gap.Reason
+		out.Type, out.Until, out.Reason, out.Late = "GAP", c.gap.To, c.gap.Reason, c.gap.Late
 	}
 	encodeJSON(w, "", out) // cannot fail: its parts were JSON
 	return nil

@@ -75,7 +75,7 @@ func (g *globals) offline(ctx context.Context) (_ []*cluster.Cluster, done func(
 			end()
 		}
 	}()
-	names, err := g.folder.choose(store)
+	names, err := g.folder.choose(store, g.screen.notice)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,33 +122,42 @@ func (g *globals) offline(ctx context.Context) (_ []*cluster.Cluster, done func(
 }
 
 // choose returns the clusters of the store that --cluster names.
-func (f *folder) choose(store *history.Store) ([]string, error) {
-	var there, out []string
-	for _, series := range store.All() {
-		if name := series.Of.Cluster; !slices.Contains(there, name) {
-			there = append(there, name)
+func (f *folder) choose(store *history.Store, notice func(string)) ([]string, error) {
+	there := store.Clusters()
+	var names []string // with their times, if there are several of one name
+	var chosen []history.Recorded
+	for _, c := range there {
+		text := c.Name
+		if slices.ContainsFunc(there, func(o history.Recorded) bool { return c.Namesake != "" || o.Namesake == c.Name }) {
+			text += fmt.Sprintf(" (%s to %s)", stamp(c.Begin), stamp(c.End))
 		}
-		if seen, _ := series.Seen(); seen.After(f.newest) {
-			f.newest = seen
+		names = append(names, text)
+		if len(f.clusters) == 0 && c.Namesake == "" || slices.ContainsFunc(f.clusters, func(want string) bool { return cluster.NameMatches(want, c.Name) }) {
+			chosen = append(chosen, c)
 		}
 	}
+	list := strings.Join(names, ", ")
 	switch {
 	case len(there) == 0:
 		return nil, fmt.Errorf("--history %s: the history is empty", f.dir)
-	case len(f.clusters) == 0 && len(there) > 1:
-		return nil, fmt.Errorf("--history %s: it has several clusters; choose with --cluster: %s", f.dir, strings.Join(there, ", "))
-	case len(f.clusters) == 0:
-		return there, nil
+	case len(f.clusters) == 0 && len(chosen) > 1:
+		return nil, fmt.Errorf("--history %s: it has several clusters; choose with --cluster: %s", f.dir, list)
 	}
 	for _, want := range f.clusters {
-		found := slices.DeleteFunc(slices.Clone(there), func(name string) bool { return !cluster.NameMatches(want, name) })
-		if len(found) == 0 {
-			return nil, fmt.Errorf("--history %s: it has no cluster %q; there are: %s", f.dir, want, strings.Join(there, ", "))
+		if !slices.ContainsFunc(chosen, func(c history.Recorded) bool { return cluster.NameMatches(want, c.Name) }) {
+			return nil, fmt.Errorf("--history %s: it has no cluster %q; there are: %s", f.dir, want, list)
 		}
-		for _, name := range found {
-			if !slices.Contains(out, name) {
-				out = append(out, name)
-			}
+	}
+	var out []string
+	for _, c := range chosen {
+		out = append(out, c.Name)
+		if c.End.After(f.newest) {
+			f.newest = c.End
+		}
+	}
+	for _, c := range there {
+		if slices.Contains(out, c.Namesake) && !slices.Contains(out, c.Name) {
+			notice(fmt.Sprintf("%s is the newest cluster of that name; another was recorded from %s to %s: --cluster %s", c.Namesake, stamp(c.Begin), stamp(c.End), c.Name))
 		}
 	}
 	return out, nil

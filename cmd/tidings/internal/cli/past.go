@@ -27,6 +27,7 @@ type pastAnswer struct {
 	Continue        string          `json:"continue"`
 	Moment          *pastMoment     `json:"moment"`
 	Gaps            []pastGap       `json:"gaps"`
+	Begin           *time.Time      `json:"begin"` // of the history, later than what was asked for
 	Thinned         string          `json:"thinned"`
 }
 
@@ -43,13 +44,22 @@ type pastGap struct {
 	From   time.Time  `json:"from"`
 	To     *time.Time `json:"to,omitempty"`
 	Reason string     `json:"reason"`
+	Late   bool       `json:"late,omitempty"` // nothing was missed, but recorded after the gap
 }
 
 func (p pastGap) String() string {
 	if p.To == nil { // which is the reason
 		return "nothing is recorded since " + stamp(p.From)
 	}
-	return fmt.Sprintf("nothing is recorded from %s to %s: %s", stamp(p.From), stamp(*p.To), p.Reason)
+	return fmt.Sprintf("%s from %s to %s: %s", p.what(), stamp(p.From), stamp(*p.To), p.Reason)
+}
+
+// what says what the gap means for its time.
+func (p pastGap) what() string {
+	if p.Late {
+		return "changes are recorded late"
+	}
+	return "nothing is recorded"
 }
 
 // stamp formats a time for people.

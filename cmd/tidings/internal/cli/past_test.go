@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/cli"
@@ -131,7 +132,11 @@ func (p *past) read(source []string) {
 	out, _ = p.runPast(source, 0, "history", "pods", "web-2", "-o", "yaml")
 	contains(p, out, "# DELETED at 20", "  name: web-2\n")
 	_, errs = p.runPast(source, 0, "history", "pods", "-l", "app=nothing")
-	contains(p, errs, "No changes since 20")
+	contains(p, errs, "No changes since 20", "pods: the history begins at 20")
+	_, errs = p.runPast(source, 0, "history", "pods", "--since", p.first)
+	if errs != "" {
+		p.Errorf("of a time that the history has, it says %q", errs)
+	}
 
 	out, _ = p.runPast(source, 1, "diff", "pods", "-l", "app=web", "--from", p.first, "--to", p.second)
 	check(p, out, "~ Pod default/web-1 * → *", "~ .spec.containers[web].image: web:1 → web:2", "~ .status.phase: Pending → Running", "- Pod default/web-2 *", "+ Pod default/web-3 *")
@@ -147,6 +152,22 @@ func (p *past) read(source []string) {
 	contains(p, errs, "the history of pods of cluster a begins at 20")
 	p.runPast(source, 2, "diff", "pods")
 	p.runPast(source, 2, "diff", "nonsense", "--from", p.first)
+}
+
+// A time without a server is told from one in which changes were missed.
+func TestAGapThatMissesNothing(t *testing.T) {
+	p := newPast(t)
+	source := p.offline()
+	p.update("web-3", func(p *corev1.Pod) { p.Labels["later"] = "no" })
+	p.server, p.url = p.serve("--resource", "pods", "--history", p.dir)
+	p.moment(6)
+	p.offline()
+	out, _ := p.runPast(source, 0, "history", "pods", "web-3")
+	contains(t, out, "GAP       until ", " changes are recorded late: the mirror was stopped")
+	out, _ = p.runPast(source, 0, "history", "pods", "web-3", "-o", "json")
+	contains(t, out, `"type":"GAP"`, `"late":true`)
+	out, _ = p.runPast(source, 0, "history", "pods", "web-3", "-o", "yaml")
+	contains(t, out, "# changes are recorded late from 20")
 }
 
 // On a terminal of 80 columns each line of a history has room on one line.
@@ -266,6 +287,34 @@ func TestSeveralClustersOfThePast(t *testing.T) {
 	read(append(source, "--cluster", "*")...)
 	out, _ := p.runPast(append(source, "--cluster", "b"), 0, "get", "pods", "-o", "name")
 	check(t, out, "pod/in-b")
+}
+
+// A folder has the histories of two clusters, of which the second has taken the name of the
+// first.
+func TestTwoClustersOfOneName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	var p *past
+	for _, uid := range []types.UID{"uid-1", "uid-2"} {
+		w := newWorld(t, fakeapi.Options{SystemNamespace: func(ns *corev1.Namespace) { ns.UID = uid }})
+		w.create(pod("of-" + string(uid)))
+		p = &past{world: w, dir: dir}
+		p.server, p.url = w.serve("--resource", "pods", "--history", dir)
+		p.moment(0)
+		p.offline()
+	}
+	source := []string{"--history", dir}
+	out, errs := p.runPast(source, 0, "get", "pods", "-o", "name")
+	check(t, out, "pod/of-uid-2")
+	contains(t, errs, "a is the newest cluster of that name; another was recorded from 20", "--cluster a@uid-1")
+	out, errs = p.runPast(append(source, "--cluster", "a@uid-1"), 0, "get", "pods", "-o", "name")
+	check(t, out, "pod/of-uid-1")
+	if strings.Contains(errs, "newest cluster") || strings.Contains(errs, "the state before is shown") {
+		t.Errorf("of the older cluster it says %q", errs)
+	}
+	out, _ = p.runPast(append(source, "--cluster", "a*"), 0, "get", "pods")
+	check(t, out, "CLUSTER NAME …", "a of-uid-2 …", "a@uid-1 of-uid-1 …")
+	_, errs = p.runPast(append(source, "--cluster", "b"), 1, "get", "pods")
+	contains(t, errs, `it has no cluster "b"; there are: a (20`, "), a@uid-1 (20")
 }
 
 // A server tells the past of a cluster that it cannot reach, if it once could.

@@ -24,6 +24,9 @@ func TestWatchSinceATime(t *testing.T) {
 	if code := s.stop(); code != 0 {
 		t.Error(code)
 	}
+	early := p.begin("watch", "pods", "--since", "2020-01-01T00:00:00Z", "--server", p.url)
+	contains(t, early.remark(), "pods: the history begins at 20")
+	early.stop()
 	_, errs, code := p.run("watch", "pods", "--since", "-1m")
 	if code != 1 {
 		t.Error(code)

@@ -71,6 +71,27 @@ func (s *State) WatchAfter(match func(key string) bool, before bool) *Log {
 	return l
 }
 
+// Changes returns all changes of a series that are kept, or those after the one that a
+// cursor names, as [State.ChangesAfter] does; nil if it names one of another series.
+func (r *Series) Changes(cursor string, match func(key string) bool) *Log {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &Log{series: r, match: match, next: r.next}
+	if len(r.windows) > 0 {
+		l.next, l.reached = r.windows[0].First, r.windows[0].ResourceVersion
+	}
+	l.last = l.next - 1
+	if cursor == "" {
+		return l
+	}
+	id, seq, ok := parseCursor(cursor)
+	if !ok || id != r.id || seq < l.last {
+		return nil
+	}
+	l.next, l.last = seq+1, seq
+	return l
+}
+
 // ChangesOf is [State.ChangesAfter] for one object. It reads the object's versions and
 // nothing else.
 func (s *State) ChangesOf(cursor, key string) *Log {
@@ -87,9 +108,6 @@ func (l *Log) Cursor() string { return cursorOf(l.series.id, l.last) }
 // Reached is the resourceVersion of the series up to which all changes that the log
 // selects have been read.
 func (l *Log) Reached() uint64 { return l.reached }
-
-// Gaps lists the gaps that end after since and begin before until, oldest first.
-func (l *Log) Gaps(since, until time.Time) []Gap { return l.series.Gaps(since, until) }
 
 // Read yields the changes that have been recorded and were not read before, up to and
 // including a time if that is not zero. An error is yielded last.

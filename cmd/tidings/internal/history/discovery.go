@@ -27,9 +27,8 @@ func (s *Store) Discovery(cluster string) map[string]any {
 			list = &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
 			byGroup[of.Group][of.Version] = list
 		}
-		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == of.Resource }) {
-			continue // another epoch, or another namespace
-		}
+		// Of a resource that was defined again, the newest series comes last.
+		list.APIResources = slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == of.Resource })
 		r := metav1.APIResource{
 			Name: of.Resource, SingularName: strings.ToLower(of.Kind), Kind: of.Kind, Namespaced: of.Namespaced,
 			Verbs: metav1.Verbs{"get", "list", "watch"},

@@ -105,6 +105,7 @@ type recorder struct {
 	gathered []informer.Event[*codec.Raw]
 	batch    Batch     // to be written
 	buffers  []*[]byte // that it refers to
+	stalled  time.Time // up to which changes arrived before writing failed, until that is recorded
 	relist   bool      // the events of a list are being delivered
 	listed   time.Time // when the first of them was: a list is one moment
 	thinned  map[string]*thinned
@@ -205,7 +206,9 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw], n
 		if e.Folded {
 			reason = "changes came faster than they could be written"
 		}
-		rec.gap(Gap{From: rec.current, To: now, After: rec.version, Before: version, Reason: reason})
+		if err := rec.gap(ctx, Gap{From: rec.current, To: now, After: rec.version, Before: version, Reason: reason}); err != nil {
+			return err
+		}
 		rec.relist, rec.listed, rec.version = true, now, version
 	}
 	rec.version = max(rec.version, version)
@@ -222,20 +225,18 @@ func (rec *recorder) handle(ctx context.Context, e informer.Event[*codec.Raw], n
 func (rec *recorder) listEnds(ctx context.Context, now time.Time) error {
 	err := rec.flush(ctx)
 	if err == nil && rec.relist {
-		if err := rec.w.GapEnds(rec.version); err != nil {
-			rec.log.Error("cannot write the history", "err", err)
-		}
+		err = rec.write(ctx, now, func() error { return rec.w.GapEnds(rec.version) })
 	}
 	rec.first, rec.held, rec.relist = false, nil, false
 	rec.seen(now, rec.version)
-	return err
+	return errors.Join(err, rec.stallEnds(ctx))
 }
 
 // list handles an event of the first list. It records how the list differs from the end
 // of the history.
 func (rec *recorder) list(ctx context.Context, e informer.Event[*codec.Raw], now time.Time, version uint64) error {
 	if !rec.relist {
-		if err := rec.beginList(now, version); err != nil {
+		if err := rec.beginList(ctx, now, version); err != nil {
 			return err
 		}
 	}
@@ -263,7 +264,7 @@ func (rec *recorder) list(ctx context.Context, e informer.Event[*codec.Raw], now
 }
 
 // beginList prepares for the first list, of a version, and records the gap before it.
-func (rec *recorder) beginList(now time.Time, version uint64) error {
+func (rec *recorder) beginList(ctx context.Context, now time.Time, version uint64) error {
 	if rec.opts.held != nil {
 		rec.held = rec.opts.held()
 	}
@@ -284,8 +285,7 @@ func (rec *recorder) beginList(now time.Time, version uint64) error {
 		reason = "the mirror ended unexpectedly"
 	}
 	// If the informer goes on where the history ends, nothing is missed.
-	rec.gap(Gap{From: last, To: now, After: at, Before: version, Reason: reason, Late: at == version})
-	return nil
+	return rec.gap(ctx, Gap{From: last, To: now, After: at, Before: version, Reason: reason, Late: at == version})
 }
 
 // deleteHeld records the deletion of objects that the first list does not have.
@@ -409,19 +409,28 @@ func (rec *recorder) flush(ctx context.Context) error {
 		rec.begin(rec.listed)
 	}
 	rec.batch.Relist, rec.batch.Objects, rec.batch.ResourceVersion = rec.relist, rec.objects, rec.version
+	if err := rec.write(ctx, rec.batch.Time, func() error { return rec.w.Append(rec.batch) }); err != nil {
+		return err
+	}
+	rec.current = rec.batch.Time
+	rec.batch = Batch{Changes: rec.batch.Changes[:0], Thinned: rec.batch.Thinned[:0]}
+	for _, b := range rec.buffers {
+		buffers.Put(b)
+	}
+	rec.buffers = rec.buffers[:0]
+	return rec.stallEnds(ctx)
+}
+
+// write writes what arrived at a time. It tries until it can, or ctx ends.
+func (rec *recorder) write(ctx context.Context, arrived time.Time, do func() error) error {
 	pause := time.Second
 	for {
-		err := rec.w.Append(rec.batch)
+		err := do()
 		if err == nil {
-			rec.current = rec.batch.Time
-			rec.batch = Batch{Changes: rec.batch.Changes[:0], Thinned: rec.batch.Thinned[:0]}
-			for _, b := range rec.buffers {
-				buffers.Put(b)
-			}
-			rec.buffers = rec.buffers[:0]
 			return nil
 		}
-		if pause == time.Second {
+		if rec.stalled.IsZero() {
+			rec.stalled = arrived
 			rec.log.Error("cannot write the history; trying again until it can be written", "err", err)
 		}
 		select {
@@ -433,6 +442,20 @@ func (rec *recorder) flush(ctx context.Context) error {
 	}
 }
 
+// stallEnds records the time in which nothing could be written. What arrived in it is
+// written after it, or was folded. In a list, it waits for the end: a list is one moment.
+func (rec *recorder) stallEnds(ctx context.Context) error {
+	if rec.stalled.IsZero() || rec.relist {
+		return nil
+	}
+	g := Gap{From: rec.stalled, To: time.Now(), After: rec.version, Before: rec.version, Reason: "the history could not be written"}
+	if err := rec.gap(ctx, g); err != nil {
+		return err
+	}
+	rec.stalled = time.Time{}
+	return nil
+}
+
 // seen records that there were no other changes up to now.
 func (rec *recorder) seen(now time.Time, version uint64) {
 	rec.current = now
@@ -441,10 +464,7 @@ func (rec *recorder) seen(now time.Time, version uint64) {
 	}
 }
 
-// gap records a gap. If that fails, so does the next write, which is repeated; the gap is
-// then that from the last one that succeeded.
-func (rec *recorder) gap(g Gap) {
-	if err := rec.w.Gap(g); err != nil {
-		rec.log.Error("cannot write the history", "err", err)
-	}
+// gap records a gap. It tries until it can, or ctx ends.
+func (rec *recorder) gap(ctx context.Context, g Gap) error {
+	return rec.write(ctx, g.To, func() error { return rec.w.Gap(g) })
 }

@@ -65,17 +65,18 @@ func (rec *Recording) Records(r cluster.Resource) bool {
 }
 
 // Series returns the history of a resource of a cluster: in all namespaces or, if the
-// mirror may not read those, in the given one. It returns nil if there is none.
-func (rec *Recording) Series(c *mirror.Cluster, r cluster.Resource, namespace string) *Series {
+// mirror may not read those, in the given one. Before the newest series there may be
+// others; see [Store.FindAll].
+func (rec *Recording) Series(c *mirror.Cluster, r cluster.Resource, namespace string) []*Series {
 	rec.mu.Lock()
 	uid := rec.uids[c]
 	rec.mu.Unlock()
 	of := resourceOf(c.Name(), uid, r, "")
-	if found := rec.store.Find(of); found != nil || namespace == "" {
+	if found := rec.store.FindAll(of); found != nil || namespace == "" {
 		return found
 	}
 	of.Namespace = namespace
-	return rec.store.Find(of)
+	return rec.store.FindAll(of)
 }
 
 func resourceOf(name, uid string, r cluster.Resource, namespace string) Resource {

@@ -173,6 +173,16 @@ func (r *Series) Seen() (time.Time, uint64) {
 	return r.seen.Time, r.seen.ResourceVersion
 }
 
+// end is [Series.Seen] of a series that nothing writes and that has a change, else zero.
+func (r *Series) end() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writing || len(r.windows) == 0 {
+		return time.Time{}
+	}
+	return r.seen.Time
+}
+
 // Gaps lists the gaps that end after since and begin before until, oldest first.
 func (r *Series) Gaps(since, until time.Time) []Gap {
 	r.mu.Lock()

@@ -63,6 +63,9 @@ func (s *State) damaged(err error) error {
 	return s.series.damaged(fmt.Errorf("at %s (resourceVersion %d): %w", s.Time.Format(time.RFC3339), s.ResourceVersion, err))
 }
 
+// Series is the series of the state.
+func (s *State) Series() *Series { return s.series }
+
 // Close releases the state.
 func (s *State) Close() error { return s.snap.Close() }
 

@@ -34,7 +34,8 @@ type Options struct {
 	// InMemory keeps the store in memory instead of in a folder.
 	InMemory bool
 	// ReadOnly opens a folder that no process writes, for reading. Nothing in the folder
-	// is changed, so it may be on a read-only medium.
+	// is changed, so it may be on a read-only medium. Of several clusters of one name, all
+	// but the newest have their uid added to the name; see [Store.Clusters].
 	ReadOnly bool
 	// Logger logs what goes wrong in the background. nil means slog.Default().
 	Logger *slog.Logger
@@ -64,6 +65,8 @@ type Store struct {
 	closed bool
 	room   error // whether there was, when it was last checked
 	looked time.Time
+
+	namesakes map[string]string // see [Store.nameApart]
 
 	stop     chan struct{}
 	stopOnce sync.Once
@@ -107,7 +110,9 @@ func Open(dir string, opts Options) (*Store, error) {
 		defer s.leave()
 		return nil, errors.Join(s.openError(err), s.db.Close())
 	}
-	if !opts.ReadOnly {
+	if opts.ReadOnly {
+		s.nameApart()
+	} else {
 		s.running.Go(s.retain)
 	}
 	return s, nil
@@ -251,22 +256,45 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Find returns the newest series of a resource of a cluster in all namespaces or, if
-// there is none, in one. clusterUID may be empty, for a cluster that cannot be asked.
+// Find returns the newest series of a resource of a cluster, nil if there is none; see
+// [Store.FindAll].
 func (s *Store) Find(r Resource) *Series {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found *Series
-	for _, x := range s.series {
-		o := x.Of
-		if o.Cluster != r.Cluster || o.Group != r.Group || o.Resource != r.Resource || o.Namespace != r.Namespace || r.ClusterUID != "" && o.ClusterUID != r.ClusterUID {
-			continue
-		}
-		if found == nil || x.id > found.id {
-			found = x
+	if all := s.FindAll(r); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// FindAll lists the series of a resource of a cluster, newest first. There are several if
+// the resource was mirrored again, with another version or scope: each ended before the one
+// in front of it began. The first is the one of the version and scope of r, if there is
+// one. r.ClusterUID may be empty, for a cluster that cannot be asked.
+func (s *Store) FindAll(r Resource) []*Series {
+	var found []*Series
+	for _, x := range s.All() {
+		if o := x.Of; o.Cluster == r.Cluster && o.Group == r.Group && o.Resource == r.Resource && o.Namespace == r.Namespace && (r.ClusterUID == "" || o.ClusterUID == r.ClusterUID) {
+			found = append(found, x)
 		}
 	}
-	return found
+	if len(found) == 0 {
+		return nil
+	}
+	newest := found[len(found)-1] // of All, the youngest
+	found = slices.DeleteFunc(found, func(x *Series) bool { return x.Of.ClusterUID != newest.Of.ClusterUID })
+	for _, x := range found {
+		if x.Of.Version == r.Version && x.Of.Namespaced == r.Namespaced {
+			newest = x
+		}
+	}
+	out := []*Series{newest}
+	begin := newest.Begin()
+	slices.SortFunc(found, func(x, y *Series) int { return y.end().Compare(x.end()) })
+	for _, x := range found {
+		if end := x.end(); x != newest && !end.IsZero() && (begin.IsZero() || !end.After(begin)) {
+			out, begin = append(out, x), x.Begin()
+		}
+	}
+	return out
 }
 
 // All lists the series, by cluster, group, resource and age.
@@ -338,8 +366,12 @@ const reserve = 256 << 20
 
 // checkRoom returns an error if there is too little space to write. It looks once a second.
 func (s *Store) checkRoom() error {
-	if s.opts.InMemory || s.opts.fs != nil {
+	if s.opts.InMemory {
 		return nil
+	}
+	disk := s.opts.fs
+	if disk == nil {
+		disk = vfs.Default
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,8 +379,8 @@ func (s *Store) checkRoom() error {
 		return s.room
 	}
 	s.looked, s.room = time.Now(), nil
-	if disk, err := vfs.Default.GetDiskUsage(s.dir); err == nil && disk.AvailBytes < s.opts.reserve {
-		s.room = fmt.Errorf("the disk of %s has %d MiB left, and the history leaves %d MiB: make room, or set a smaller --history-size", s.dir, disk.AvailBytes>>20, s.opts.reserve>>20)
+	if usage, err := disk.GetDiskUsage(s.dir); err == nil && usage.AvailBytes < s.opts.reserve {
+		s.room = fmt.Errorf("the disk of %s has %d MiB left, and the history leaves %d MiB: make room, or set a smaller --history-size", s.dir, usage.AvailBytes>>20, s.opts.reserve>>20)
 	}
 	return s.room
 }

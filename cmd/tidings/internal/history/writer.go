@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -153,7 +154,13 @@ func (w *Writer) Gap(g Gap) error {
 	g.Seq = r.next
 	merged := false
 	if n := len(r.gaps); n > 0 && r.gaps[n-1].Seq == g.Seq { // nothing was recorded in between
-		g.From, g.After, g.Late, merged = r.gaps[n-1].From, r.gaps[n-1].After, g.Late && r.gaps[n-1].Late, true
+		last := r.gaps[n-1]
+		g.From, g.After, g.Late, merged = last.From, last.After, g.Late && last.Late, true
+		if strings.Contains(last.Reason, g.Reason) {
+			g.Reason = last.Reason
+		} else {
+			g.Reason = last.Reason + "; " + g.Reason
+		}
 	}
 	r.mu.Unlock()
 	if err := w.writeGap(g); err != nil {

@@ -2,7 +2,6 @@ package read
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -69,42 +68,9 @@ type Past struct {
 	// Thinned, if not 0, is the time within which at most one version of an object is
 	// kept: an object may have had other versions at the moment.
 	Thinned time.Duration
-}
 
-// series returns the history of a query's resource.
-func (r *Reader) series(q *Query) (*history.Series, error) {
-	if r.opts.History == nil {
-		return nil, mirror.Invalidf("this server keeps no history: start it with --history")
-	}
-	if !r.opts.History.Records(q.resource) {
-		return nil, &mirror.Error{Reason: mirror.Withheld, Message: fmt.Sprintf("no history of %s is kept: start the server with --history-secrets", q)}
-	}
-	if found := r.opts.History.Series(q.params.Cluster, q.resource, q.params.Namespace); found != nil {
-		return found, nil
-	}
-	return nil, &mirror.Error{Reason: mirror.Expired, Message: fmt.Sprintf("there is no history of %s: it begins when the resource is first read, or when the server starts for those that --resource names", q)}
-}
-
-// pastState returns the state of the query's moment. It must be closed.
-func (r *Reader) pastState(q *Query) (*history.State, Past, error) {
-	series, err := r.series(q)
-	if err != nil {
-		return nil, Past{}, err
-	}
-	var s *history.State
-	if at := q.params.At; at.Time.IsZero() {
-		s, err = series.AtVersion(at.Version)
-	} else {
-		when := at.Time
-		if begin := series.Begin(); !q.params.Until.IsZero() && when.Before(begin) {
-			when = begin // of the changes since before the history began, there are those since then
-		}
-		s, err = series.At(when)
-	}
-	if err != nil {
-		return nil, Past{}, pastError(q, err)
-	}
-	return s, Past{Time: s.Time, ResourceVersion: decimal(s.ResourceVersion), Gap: s.Gap, Thinned: r.opts.History.Thinned(q.resource)}, nil
+	begin time.Time         // of the history, if changes from before it are asked for
+	later []*history.Series // oldest first; see [Reader.series]
 }
 
 // pageSlack is how much later a change may be recorded than it arrived. A state of the
@@ -127,16 +93,6 @@ func (r *Reader) pastPage(q *Query, now *history.State) (*history.State, error) 
 		return now, errStale
 	}
 	return page, now.Close()
-}
-
-func pastError(q *Query, err error) error {
-	if begin := (*history.BeginError)(nil); errors.As(err, &begin) {
-		return &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}
-	}
-	if future := (*history.FutureError)(nil); errors.As(err, &future) {
-		return &mirror.Error{Reason: mirror.Invalid, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}
-	}
-	return err
 }
 
 // GetPast returns an object at the query's moment.
@@ -240,10 +196,10 @@ func (r *Reader) exactPast(ctx context.Context, q *Query, version uint64) *histo
 		return nil
 	}
 	series := r.opts.History.Series(q.params.Cluster, q.resource, q.params.Namespace)
-	if series == nil {
+	if len(series) == 0 {
 		return nil
 	}
-	s, err := series.AtVersion(version)
+	s, err := series[0].AtVersion(version)
 	if err != nil {
 		return nil
 	}
@@ -339,6 +295,9 @@ type PastMeta struct {
 	Continue        string        // the token of the next page, empty on the last one
 	Gaps            []history.Gap // that end after the first and begin before the last change of the page
 	Thinned         time.Duration // see [Past]
+	// Begin, if not zero, is when the history begins, later than the time that was asked
+	// for.
+	Begin time.Time
 }
 
 // maxChanges is the number of changes on a page, and maxChangeBytes the size of their
@@ -351,62 +310,52 @@ const (
 // ChangesBetween returns the changes of the objects that the query selects between its
 // times, oldest first, a page at a time.
 func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChange, meta PastMeta, err error) {
-	begin, _, err := r.pastState(q)
+	begin, past, err := r.pastState(q)
 	if err != nil {
 		return nil, meta, err
 	}
 	defer begin.Close()
-	from := begin.Cursor()
-	if q.params.Continue != "" {
-		t, err := q.decodeToken()
-		if err != nil {
-			return nil, meta, err
-		}
-		from = t.Cursor
+	logs, err := q.pastLogs(begin, past)
+	if err != nil {
+		return nil, meta, err
 	}
 	limit := int(min(q.params.Limit, maxChanges))
 	if limit <= 0 {
 		limit = maxChanges
 	}
-	var log *history.Log
-	if p := q.params; p.Name != "" && (p.Namespace != "" || !q.resource.Namespaced) {
-		log = begin.ChangesOf(from, object.Key(p.Namespace, p.Name))
-	} else {
-		log = begin.ChangesAfter(from, q.selectsKey)
-	}
-	if log == nil {
-		return nil, meta, errStale
-	}
-	meta.Thinned = r.opts.History.Thinned(q.resource)
+	meta.Thinned, meta.Begin = past.Thinned, past.begin
 	first, last := q.params.At.Time, q.params.Until
 	var seen selectorCache
 	cursor, size := "", 0
-	for c, err := range log.Read(ctx, q.params.Until) {
-		if err != nil {
-			return nil, meta, err
+read:
+	for _, log := range logs {
+		for c, err := range log.Read(ctx, q.params.Until) {
+			if err != nil {
+				return nil, meta, err
+			}
+			out, selected, err := q.pastChange(c, &seen)
+			if err != nil {
+				return nil, meta, err
+			}
+			if !selected {
+				continue
+			}
+			if n := len(found); n == limit || size >= maxChangeBytes {
+				last, meta.Continue = found[n-1].Time, q.pastToken(cursor, "")
+				break read
+			}
+			if size += len(c.Object); c.Before != nil {
+				size += len(c.Before.Object)
+			}
+			found = append(found, out)
+			meta.ResourceVersion = out.ResourceVersion
+			cursor = log.Cursor()
 		}
-		out, selected, err := q.pastChange(c, &seen)
-		if err != nil {
-			return nil, meta, err
-		}
-		if !selected {
-			continue
-		}
-		if n := len(found); n == limit || size >= maxChangeBytes {
-			last, meta.Continue = found[n-1].Time, q.pastToken(cursor, "")
-			break
-		}
-		if size += len(c.Object); c.Before != nil {
-			size += len(c.Before.Object)
-		}
-		found = append(found, out)
-		meta.ResourceVersion = out.ResourceVersion
-		cursor = log.Cursor()
 	}
 	if meta.Continue == "" {
-		meta.ResourceVersion = decimal(log.Reached())
+		meta.ResourceVersion = decimal(logs[len(logs)-1].Reached())
 	}
-	meta.Gaps = log.Gaps(first, last)
+	meta.Gaps = pastGaps(begin, past, first, last)
 	return found, meta, nil
 }
 

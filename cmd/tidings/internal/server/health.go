@@ -70,6 +70,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 	if s.opts.Audit != nil {
 		checks = append(checks, check{name: "audit-log", note: auditState(s.opts.Audit.Status())})
 	}
+	if s.opts.Reads.History != nil {
+		checks = append(checks, check{name: "history", note: historyState(s.opts.Reads.History)})
+	}
 	var ready, all int
 	var ofClusters []check
 	for _, c := range s.mirror.Status().Clusters {

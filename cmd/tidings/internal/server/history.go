@@ -53,6 +53,16 @@ func thinnedText(d time.Duration) string {
 	return "at most one version of an object in " + d.String() + " is kept"
 }
 
+// historyState describes what keeps the history from being written, "" if nothing does.
+func historyState(h *history.Recording) string {
+	for _, series := range h.Store().All() {
+		if stats := series.Stats(); stats.Writing && stats.Failing != nil {
+			return "it cannot be written: " + stats.Failing.Error()
+		}
+	}
+	return ""
+}
+
 // servePastDiscovery answers with what the cluster has served, as far as the history knows
 // it. The cluster is not asked, so it need not be there.
 func (s *Server) servePastDiscovery(w http.ResponseWriter, r *http.Request) {
@@ -139,6 +149,10 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	}
 	_, _ = l.WriteString(`,"gaps":`)
 	_ = encoder.Encode(gaps)
+	if !meta.Begin.IsZero() {
+		_, _ = l.WriteString(`,"begin":`)
+		_ = encoder.Encode(meta.Begin)
+	}
 	if meta.Thinned != 0 {
 		_, _ = l.WriteString(`,"thinned":`)
 		_, _ = l.Write(quoted(thinnedText(meta.Thinned)))
