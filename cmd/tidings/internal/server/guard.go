@@ -106,6 +106,7 @@ func (s *Server) authenticate(r *http.Request, g *grant) (ctx context.Context, c
 // authorize authorizes a request of the caller in ctx.
 func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err error) {
 	rt := routeOf(r)
+	var unread error // why a moment cannot be read, for callers that may read the resource
 	switch rt.kind {
 	case index, asset, health, ready:
 		return nil // the content depends on the caller
@@ -130,12 +131,10 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 		if g.query, g.params, err = s.query(r.WithContext(ctx), rt); err != nil {
 			return s.discoveryError(ctx, g, err)
 		}
-		if g.attributes, err = s.pastAttributes(ctx, g.query); err != nil {
-			return err
-		}
+		g.attributes, unread = s.pastAttributes(ctx, g.query)
 		if g.reauthorize = rt.watch; g.params.visible {
 			g.reauthorize = false // watchVisible reviews the namespaces itself
-			return nil
+			return unread
 		}
 	default:
 		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("this action is never allowed"))
@@ -143,13 +142,13 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	if s.opts.Gate == nil {
 		g.reauthorize = false
 		g.decision = allowedWithoutReview("callers are not authenticated")
-		return nil
+		return unread
 	}
 	decision, err := g.reviewer.Decide(ctx, g.caller, g.attributes)
 	if err == nil || apierrors.IsForbidden(err) {
 		g.decision = &decision
 	}
-	return err
+	return cmp.Or(err, unread)
 }
 
 // kubernetesAttributes returns what a request of the Kubernetes API does.

@@ -239,6 +239,13 @@ func TestThePastNeedsTheRightsOfNow(t *testing.T) {
 	}
 	// past-a is younger than a minute before the moment, so it could be another one.
 	refused(in, "/core/v1/configmaps/past-a?at="+version)
+	// How far the history reaches is not said either, except to those that may read it.
+	const future = "?at=99999999999"
+	refused(in, "/core/v1/configmaps/past-b"+future)
+	refused(in, "/core/v1/configmaps/past-b/secret"+future)
+	if a := r.as(in, "/core/v1/configmaps/past-a"+future); a.code != http.StatusBadRequest || !strings.Contains(string(a.body), "reaches up to") {
+		t.Errorf("a version of the future: %d %s", a.code, a.body)
+	}
 	page := r.as(everywhere, "/cm?limit=1&at="+version)
 	refused(in, "/cm?limit=1&continue="+page.Continue)
 	refused(in, "/core/v1/configmaps/past-b?limit=1&continue="+page.Continue)
