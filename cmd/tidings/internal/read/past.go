@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -331,6 +332,14 @@ type PastChange struct {
 	Relist bool
 }
 
+// Owners returns the uids of the object's owners.
+func (c PastChange) Owners() (uids []string) {
+	for _, uid := range gjson.GetBytes(c.Object.JSON(), "metadata.ownerReferences.#.uid").Array() {
+		uids = append(uids, uid.String())
+	}
+	return uids
+}
+
 // PastMeta is the metadata of changes.
 type PastMeta struct {
 	// ResourceVersion is that of the last change. On the last page it is the one up to
@@ -339,6 +348,7 @@ type PastMeta struct {
 	Continue        string        // the token of the next page, empty on the last one
 	Gaps            []history.Gap // that end after the first and begin before the last change of the page
 	Thinned         time.Duration // see [Past]
+	Begin           time.Time     // of the history
 }
 
 // maxChanges is the number of changes on a page, and maxChangeBytes the size of their
@@ -378,6 +388,9 @@ func (r *Reader) ChangesBetween(ctx context.Context, q *Query) (found []PastChan
 		return nil, meta, errStale
 	}
 	meta.Thinned = r.opts.History.Thinned(q.resource)
+	if series, err := r.series(q); err == nil {
+		meta.Begin = series.Begin()
+	}
 	first, last := q.params.At.Time, q.params.Until
 	var seen selectorCache
 	cursor, size := "", 0
