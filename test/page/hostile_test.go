@@ -23,7 +23,7 @@ func TestHostileContent(t *testing.T) {
 	})
 	p := visit(t, s, "#/pods?filter=%3Cimg&wide", "404", "400")
 	p.await("the status is shown as text", `document.querySelector("td.bad")?.innerText.startsWith("<img src=x")`)
-	p.press(enter)
+	p.press(enter, "y")
 	p.awaitText(".object pre", "onerror=")
 	p.awaitText(".object pre", `\u202egpj.exe`)
 	p.awaitText(".object pre", "__proto__: x")

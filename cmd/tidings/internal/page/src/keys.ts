@@ -1,7 +1,8 @@
 import { signal } from "@preact/signals";
-import { go, print, query } from "./query";
+import { go, none, print, query, tidings } from "./query";
 import { columns, total } from "./rows";
-import { copyCommand } from "./status";
+import { objectKey } from "./objectkeys";
+import { copy, copyCommand } from "./status";
 import { chosen, cursor, move, open, pageSize, sortBy } from "./table";
 
 // panel is what is open above the table.
@@ -19,7 +20,11 @@ export const help: [string, string][] = [
   ["< >", "sort by the column before, or after"],
   ["0", "sort by namespace and name"],
   ["w", "all columns, or the usual ones"],
-  ["c", "copy as a kubectl command"],
+  ["d y h =", "the open object: at a glance, as YAML, its timeline (history), compare"],
+  ["/ n N", "in YAML: search, next, the one before; ← → fold and open, z all"],
+  ["Enter x e a", "in a timeline: this version as YAML, mark two to compare, earlier, with what it owns"],
+  ["p", "the pipeline: how fresh the mirror is"],
+  ["c C", "copy as a kubectl command, as a tidings command"],
   ["t", "use a token"],
   ["?", "these keys"],
 ];
@@ -33,7 +38,8 @@ function sortNext(by: number): void {
 function back(): void {
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   if (panel.value) panel.value = "";
-  else if (query.value.object) go({ object: "" });
+  else if (query.value.version) go({ version: "" });
+  else if (query.value.object) go({ object: "", view: "", from: "", with: "", to: "" });
   else if (query.value.filter) go({ filter: "" }, true);
 }
 
@@ -71,6 +77,8 @@ const actions: Record<string, () => void> = {
   ">": () => sortNext(1),
   w: () => go({ wide: !query.value.wide }, true),
   c: copyCommand,
+  C: () => copy(tidings(query.value)),
+  p: () => go({ ...none, resource: "pipeline" }),
 };
 
 export function listen(): void {
@@ -78,10 +86,12 @@ export function listen(): void {
     const typing = e.target instanceof HTMLInputElement;
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
     if (typing && !(e.key === "Escape")) return;
+    if (typing && (e.target as HTMLElement).closest(".object")) return (e.target as HTMLElement).blur();
     if (e.key === "Enter" && e.target instanceof HTMLButtonElement) return;
     const reading = query.value.object !== "" && panel.value === "";
-    if (reading && !["Escape", ":", "?", "c", "t"].includes(e.key)) return; // the keys scroll the object
-    const action = /^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key];
+    const own = reading ? objectKey(e.key) : undefined;
+    if (reading && !own && !["Escape", ":", "?", "c", "C", "p", "t"].includes(e.key)) return; // the keys scroll the object
+    const action = own ?? (/^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key]);
     if (!action) return;
     e.preventDefault();
     action();

@@ -73,7 +73,7 @@ const target = computed(() => {
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
-const visible = signal(!document.hidden);
+export const visible = signal(!document.hidden);
 document.addEventListener("visibilitychange", () => (visible.value = !document.hidden));
 
 let beat = 0;
