@@ -281,7 +281,7 @@ func (q *Query) decodePast(v history.Version) (*Object, error) {
 // created again since, then the rights in the present namespace say nothing about the past
 // one. A query that is limited to no namespace has the same one.
 func (r *Reader) SameNamespace(ctx context.Context, q *Query) (bool, error) {
-	if q.params.At == nil || q.params.Namespace == "" {
+	if q.params.At == nil || q.params.Namespace == "" || r.opts.History == nil { // without a history nothing of the past is read
 		return true, nil
 	}
 	at := q.params.At.Time

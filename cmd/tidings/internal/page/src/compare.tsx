@@ -53,7 +53,7 @@ export function Compare() {
   }, [object, resource, cluster, from, other, to, ready, version]);
   const { difference, problem } = result.value;
   return (
-    <div class="scroll" tabIndex={0} aria-label="comparison">
+    <div class="scroll" role="region" tabIndex={0} aria-label="comparison">
       <form
         class="sides"
         onSubmit={(e) => {

@@ -277,7 +277,7 @@ export function Glance({ object }: { object: any }) {
   const { "kubectl.kubernetes.io/last-applied-configuration": _, ...noted } = map(annotations);
   const pairs = (v: any) => Object.entries(map(v)).map(([k, x]) => [k, String(x)] as [string, string]);
   return (
-    <div class="scroll" tabIndex={0} aria-label="at a glance" ref={(e) => {
+    <div class="scroll" role="region" tabIndex={0} aria-label="at a glance" ref={(e) => {
         if (e && document.activeElement === document.body) e.focus({ preventScroll: true });
       }}>
       {deletionTimestamp && !subject.value.gone && <p class="wait">It is being deleted, for {since(deletionTimestamp)}.{list(finalizers).length > 0 && ` It waits for: ${clip(list(finalizers).join(", "), 300)}`}</p>}

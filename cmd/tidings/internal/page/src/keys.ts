@@ -1,8 +1,9 @@
 import { signal } from "@preact/signals";
-import { go, none, print, query, tidings } from "./query";
+import { go, none, print, query } from "./query";
 import { columns, total } from "./rows";
 import { objectKey } from "./objectkeys";
 import { copy, copyCommand } from "./status";
+import { ownCommand } from "./subject";
 import { chosen, cursor, move, open, pageSize, sortBy } from "./table";
 
 // panel is what is open above the table.
@@ -41,6 +42,7 @@ function back(): void {
   else if (query.value.version) go({ version: "" });
   else if (query.value.object) go({ object: "", view: "", from: "", with: "", to: "" });
   else if (query.value.filter) go({ filter: "" }, true);
+  else if (query.value.resource === "pipeline") window.history.back();
 }
 
 // show opens a panel with an input, and moves the focus there at once: the next key
@@ -77,7 +79,7 @@ const actions: Record<string, () => void> = {
   ">": () => sortNext(1),
   w: () => go({ wide: !query.value.wide }, true),
   c: copyCommand,
-  C: () => copy(tidings(query.value)),
+  C: () => copy(ownCommand()),
   p: () => go({ ...none, resource: "pipeline" }),
 };
 
@@ -89,6 +91,7 @@ export function listen(): void {
     if (typing && (e.target as HTMLElement).closest(".object")) return (e.target as HTMLElement).blur();
     if (e.key === "Enter" && e.target instanceof HTMLButtonElement) return;
     const reading = query.value.object !== "" && panel.value === "";
+    if (query.value.resource === "pipeline" && !(panel.value ? ["Escape"] : ["Escape", ":", "?", "c", "C", "t"]).includes(e.key)) return;
     const own = reading ? objectKey(e.key) : undefined;
     if (reading && !own && !["Escape", ":", "?", "c", "C", "p", "t"].includes(e.key)) return; // the keys scroll the object
     const action = own ?? (/^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key]);

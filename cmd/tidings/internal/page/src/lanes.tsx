@@ -1,11 +1,14 @@
 // The lanes of a timeline: when the object and what it owns existed, changed, and were
 // not followed.
+import { signal } from "@preact/signals";
 import { visibleText } from "./format";
 import { type Change, history, type Lane, mostLanes } from "./history";
 import { now, skew } from "./rows";
 import { openOther } from "./glance";
 
 const width = 1000;
+const few = 10; // lanes that are shown at first
+const every = signal(false);
 
 function Row({ lane, since, until, own }: { lane: Lane; since: number; until: number; own: boolean }) {
   const x = (time: number) => Math.max(0, Math.min(width, ((time - since) / (until - since)) * width));
@@ -42,14 +45,21 @@ export function Lanes() {
   const until = now.value + skew.value;
   const from = begin ? Math.max(since, Date.parse(begin)) : since;
   const last = (l: Lane) => (l.changes.length ? Date.parse(l.changes[l.changes.length - 1].time) : 0);
-  const owned = lanes.slice(1).sort((a, b) => last(b) - last(a));
+  // Pods come last, as there are many of them; those that changed last come first.
+  const owned = lanes.slice(1).sort((a, b) => Number(a.kind === "Pod") - Number(b.kind === "Pod") || last(b) - last(a));
+  const most = every.value ? mostLanes : few;
   return (
     <div class="lanes">
       <p class="axis"><span>{new Date(from).toLocaleTimeString()}</span><span>now</span></p>
       <ul>
-        {[lanes[0], ...owned.slice(0, mostLanes)].map((l, i) => <Row key={l.kind + l.uid + i} lane={l} since={from} until={Math.max(until, from + 1000)} own={i === 0} />)}
+        {[lanes[0], ...owned.slice(0, most)].map((l, i) => <Row key={l.kind + l.uid + i} lane={l} since={from} until={Math.max(until, from + 1000)} own={i === 0} />)}
       </ul>
-      {owned.length > mostLanes && <p class="quiet">The {mostLanes} that changed last, of {owned.length} that it owns.</p>}
+      {owned.length > few && (
+        <p class="choose">
+          <button type="button" onClick={() => (every.value = !every.value)}>{every.value ? "Fewer lanes" : `${Math.min(owned.length, mostLanes) - few} more lanes`}</button>
+          {owned.length > most && <span class="quiet"> It owns {owned.length} objects. The lanes are of those that changed last.</span>}
+        </p>
+      )}
     </div>
   );
 }

@@ -80,9 +80,9 @@ const shown = computed(() => {
   return out;
 });
 
-function to(i: number): void {
+function to(i: number, block: ScrollLogicalPosition = "nearest"): void {
   current.value = Math.max(0, Math.min(i, lines.value.length - 1));
-  requestAnimationFrame(() => document.querySelector(".object pre [aria-current]")?.scrollIntoView({ block: "nearest" }));
+  requestAnimationFrame(() => document.querySelector(".object pre [aria-current]")?.scrollIntoView({ block }));
 }
 
 function step(by: number): void {
@@ -115,7 +115,7 @@ function next(by: number): void {
   const all = found.value;
   if (!all.length) return;
   const after = by > 0 ? all.find((i) => i > current.value) : all.findLast((i) => i < current.value);
-  to(after ?? all[by > 0 ? 0 : all.length - 1]);
+  to(after ?? all[by > 0 ? 0 : all.length - 1], "center");
 }
 
 export const manifestKeys: Record<string, () => void> = {
@@ -171,7 +171,7 @@ export function Manifest() {
           aria-label="search" spellcheck={false} autocomplete="off" autocapitalize="off" value={needle.value}
           onInput={(e) => {
             needle.value = e.currentTarget.value;
-            if (found.value.length) to(found.value.find((i) => i >= current.value) ?? found.value[0]);
+            if (found.value.length) to(found.value.find((i) => i >= current.value) ?? found.value[0], "center");
           }}
           onKeyDown={(e) => e.key === "Enter" && (e.preventDefault(), e.stopPropagation(), e.currentTarget.blur())}
         />

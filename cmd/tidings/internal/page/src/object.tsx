@@ -5,10 +5,10 @@ import { Compare } from "./compare";
 import { age, visibleText } from "./format";
 import { Glance } from "./glance";
 import { Manifest } from "./manifest";
-import { command, go, query, tidings, type View } from "./query";
+import { command, go, query, type View } from "./query";
 import { now, visible } from "./rows";
 import { Problem, token } from "./stream";
-import { followSubject, listPath, split, subject } from "./subject";
+import { followSubject, listPath, ownCommand, split, subject } from "./subject";
 import { Timeline } from "./timeline";
 
 const views: [View, string, string][] = [
@@ -37,7 +37,7 @@ export function ObjectView() {
           {visibleText(name)}
           {namespace && <small> in {visibleText(namespace)}</small>}
         </h2>
-        <button type="button" onClick={() => go({ object: "", view: "" })} aria-label="close">Esc</button>
+        <button type="button" onClick={() => go({ object: "", view: "" })} aria-label="Esc: close">Esc</button>
       </header>
       <nav aria-label="views of the object">
         {views.map(([v, title, key]) => (
@@ -46,7 +46,7 @@ export function ObjectView() {
           </button>
         ))}
       </nav>
-      <p class="command"><code>{visibleText(view === "timeline" || view === "compare" ? tidings(query.value) : command(query.value))}</code></p>
+      <p class="command"><code>{visibleText(view === "timeline" || view === "compare" ? ownCommand() : command(query.value))}</code></p>
       {gone && <p class="bad" role="alert">{content ? "It was deleted. This was its last state." : "There is no such object."}</p>}
       {problem && <Failed problem={problem}>{at > 0 && `As of ${age((now.value - at) / 1000)} ago.`}</Failed>}
       {view === "timeline" ? <Timeline /> : view === "compare" ? <Compare /> : view === "yaml" ? <Manifest /> : content && <Glance object={content} />}

@@ -109,6 +109,7 @@ export function print(q: Query): string {
 
 // command is the kubectl command that shows about the same.
 export function command(q: Query): string {
+  if (q.resource === "pipeline") return tidings(q); // kubectl knows nothing of it
   const words = [q.object && q.view === "" ? "kubectl describe" : "kubectl get", quote(q.resource)];
   if (q.object) {
     words.push(...objectWords(q));
@@ -123,7 +124,8 @@ export function command(q: Query): string {
   return words.join(" ");
 }
 
-const quote = (s: string) => (/^[\w.,=/:-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
+// quote makes a word of a shell of a text.
+export const quote = (s: string) => (/^[\w.,=/:-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
 
 function objectWords(q: Query): string[] {
   const parts = q.object.split("/");
@@ -132,6 +134,7 @@ function objectWords(q: Query): string[] {
 
 // tidings is the command of tidings that shows about the same of an object.
 export function tidings(q: Query): string {
+  if (q.resource === "pipeline") return "curl " + location.origin + "/clusters";
   const words = ["tidings", { "": "get", yaml: "get", timeline: "history", compare: "diff" }[q.view], quote(q.resource), ...(q.object ? objectWords(q) : q.namespace ? ["-n", quote(q.namespace)] : ["-A"])];
   if (q.view === "compare") words.push("--from", quote(q.from || "-1h"), ...(q.to ? ["--to", quote(q.to)] : []));
   if (q.view === "yaml") words.push("-o yaml", ...(q.version ? ["--at", quote(q.version)] : []));

@@ -199,7 +199,7 @@ export function start(): void {
     }
     stop?.abort();
     stop = new AbortController();
-    if (visible.value) void run(next, stop.signal);
+    if (visible.value && query.value.resource !== "pipeline") void run(next, stop.signal);
   });
   // A hidden tab costs nothing: it follows again when it is seen.
   let hidden = 0;

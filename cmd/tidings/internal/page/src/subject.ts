@@ -1,6 +1,6 @@
 // The open object: its newest state, and what of it may be shown.
 import { computed, signal } from "@preact/signals";
-import { base, go, query } from "./query";
+import { base, go, query, quote, tidings } from "./query";
 import { follow, Problem, token } from "./stream";
 
 export interface Subject { object: any; gone: boolean; at: number; problem?: Error }
@@ -24,6 +24,14 @@ export function objectPath(key: string): string {
   const version = String(subject.value.object?.apiVersion ?? "v1");
   const parts = [version.includes("/") ? version : "core/" + version, query.value.resource.split(".")[0], ...split(key).filter(Boolean)];
   return base.value + "/" + parts.flatMap((p, i) => (i ? [p] : p.split("/"))).map(encodeURIComponent).join("/");
+}
+
+// ownCommand is the command that shows about the same without kubectl.
+export function ownCommand(): string {
+  const { view, object, with: other, from, to } = query.value;
+  if (view !== "compare" || !other) return tidings(query.value);
+  const p = new URLSearchParams({ diff: "true", with: other, ...(from && { from }), ...(to && { to }) }); // the command line compares moments alone
+  return "curl " + quote(`${location.origin}${objectPath(object)}?${p}`);
 }
 
 // mask hides what a Secret has, so that it can be looked at with others in the room.

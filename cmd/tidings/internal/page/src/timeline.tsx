@@ -112,7 +112,7 @@ export function Timeline() {
   const list = entries();
   let lastDay = "";
   return (
-    <div class="scroll" tabIndex={0} aria-label="timeline" ref={(e) => {
+    <div class="scroll" role="region" tabIndex={0} aria-label="timeline" ref={(e) => {
         if (e && document.activeElement === document.body) e.focus({ preventScroll: true });
       }}>
       {problem && <Failed problem={problem}>{/--history/.test(problem.message) && "Then it keeps every version of what it mirrors, and this shows what changed and who changed it. The demo keeps one by itself."}</Failed>}
