@@ -30,7 +30,6 @@ func TestPictures(t *testing.T) {
 		{"page-dark", "dark", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
 		{"page-object", "light", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 1280, 800, []string{enter}},
 		{"page-object-phone", "dark", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
-		{"page-yaml", "dark", "#/deployments?object=shop/frontend&view=yaml", "document.querySelector('.object .field')", 1280, 720, []string{"/", "image", enter}},
 		{"page-timeline", "light", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
 		{"page-timeline-phone", "dark", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
 		{"page-pipeline", "dark", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 1280, 560, nil},

@@ -59,7 +59,8 @@ function troubles(c: Cluster): { name: string; why: string; help: string; bad: b
 }
 
 function Watches({ watches }: { watches: Resource["watches"] }) {
-  const behind = watches.behind ?? [];
+  const late = (since?: string) => since && now.value + state.value.skew - Date.parse(since) > 1000;
+  const behind = (watches.behind ?? []).filter((b) => late(b.since)); // a change that has just come is on its way
   if (!watches.open) return <span class="quiet">none</span>;
   if (!behind.length) return <>{watches.open} <span class="good">caught up</span></>;
   return (
