@@ -64,7 +64,7 @@ func TestAnObjectAtAGlance(t *testing.T) {
 	putEvent(t, c, "shop", "web-1-x", "Pulled", "an older one", time.Hour)
 	putEvent(t, c, "shop", "web-1-x", "BackOff", "Back-off restarting failed container", time.Minute)
 	putEvent(t, c, "shop", "another", "Failed", "of another pod", time.Minute)
-	p := visit(t, s, "#/pods?object=shop/web-1-x")
+	p := visit(t, s, "#/pods?object=shop/web-1-x", "400")
 	p.awaitText(".object h2", "Pod web-1-x in shop")
 	p.awaitText(".object .facts", "CrashLoopBackOff")
 	p.awaitText(".object .containers", "4 restarts")
@@ -85,6 +85,10 @@ func TestAnObjectAtAGlance(t *testing.T) {
 	p.awaitText(".object h2", "ReplicaSet web-1 in shop")
 	p.awaitText(".object .owners", "Deployment web")
 	p.await("the table is that of its resource", "location.hash.startsWith('#/replicaset.apps')")
+	put(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}) // an owner that is in no namespace
+	evaluate[string](p, "location.hash = '#/node?namespace=shop&object=shop/worker'")
+	p.awaitText(".object h2", "Node worker")
+	p.await("the table is shown, too", "document.querySelector('.summary').innerText.includes('1 node') && !document.querySelector('.trouble')")
 	putPod(t, c, "shop", "gone", corev1.PodRunning)
 	evaluate[string](p, "location.hash = '#/pods?object=shop/gone'")
 	p.awaitText(".object .scroll", "There are none.")
@@ -181,4 +185,28 @@ func TestWithoutAHistoryTheTimelineSaysHow(t *testing.T) {
 	putPod(t, c, "shop", "web", corev1.PodRunning)
 	p := visit(t, s, "#/pods?object=shop/web&view=timeline", "400")
 	p.awaitText(".object .bad", "this server keeps no history: start it with --history")
+}
+
+// What may have been missed is drawn as a gap, and the pipeline says that there was a relist.
+func TestGapsAreDrawn(t *testing.T) {
+	c := fakeapi.New(fakeapi.Options{})
+	config, stop := fakeapi.InProcess(c)
+	t.Cleanup(stop)
+	s := serve(t, config, withHistory(t))
+	putWorkload(t, c, 1)
+	p := visit(t, s, "#/deployments?object=shop/web&view=timeline", "410", "503")
+	p.awaitText(".lanes", "Deployment web")
+	putWorkload(t, c, 2)
+	p.awaitText(".changes", ".spec.replicas 1 → 2")
+	c.SetDown(true)
+	putWorkload(t, c, 3)
+	putWorkload(t, c, 4)
+	c.Compact() // the changes cannot be watched any more
+	c.SetDown(false)
+	p.awaitText(".changes .gap", "changes may be missing")
+	p.awaitText(".changes", ".spec.replicas 2 → 4")
+	p.await("the lane has the gap", "document.querySelector('.lanes .hole')")
+	p.press("p")
+	p.awaitText(".pipeline tbody tr", "1 gap")
+	p.await("the relist is counted, with the last failure", "/deployments[^]*2 lists[^]*1 last failure/.test(document.querySelector('.pipeline tbody tr').innerText)")
 }

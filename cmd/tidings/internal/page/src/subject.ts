@@ -86,7 +86,7 @@ export function followSubject(path: string, key: string, signal: AbortSignal): v
     },
     (problem) => {
       // The owner of an object in a namespace may be in none.
-      if (problem instanceof Problem && problem.status === 400 && key.includes("/") && /not namespaced/.test(problem.message)) go({ object: split(key)[1] }, true);
+      if (problem instanceof Problem && problem.status === 400 && key.includes("/") && /not namespaced/.test(problem.message)) go({ object: split(key)[1], namespace: "" }, true);
       else subject.value = { ...subject.value, problem };
     },
   );
