@@ -14,8 +14,9 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // checker returns the source of axe-core, which npm installs as package-lock.json says.
@@ -81,20 +82,26 @@ func (t *tab) axe() []string {
 // axe-core finds nothing serious in any view, in either theme.
 func TestAccessibility(t *testing.T) {
 	source := checker(t)
-	s, c := startDemo(t, demo.Workload{Seed: 1})
-	p := visit(t, s, "#/deployments", "410")
-	p.await("there are rows", "document.querySelectorAll('tbody tr').length > 5")
+	c := fakeapi.New(fakeapi.Options{}) // where nothing changes, and glows, by itself
+	config, stop := fakeapi.InProcess(c)
+	t.Cleanup(stop)
+	s := serve(t, config, withHistory(t))
+	for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded} {
+		putPod(t, c, "shop", fmt.Sprint("pod-", i), phase)
+	}
+	p := visit(t, s, "#/pods", "410")
+	p.await("there are rows", "document.querySelectorAll('tbody tr').length > 4")
 	evaluate[bool](p, source+"\n;true")
 	replicas := int32(2)
-	putWorkload(t, c.Cluster, replicas)
+	putWorkload(t, c, replicas)
 	views := []struct{ name, fragment, ready string }{
-		{"table", "#/pods", "document.querySelectorAll('td.good, td.bad, tbody tr').length > 10"},
+		{"table", "#/pods", "document.querySelector('td.bad') && document.querySelector('td.wait')"},
 		{"an empty table", "#/pods?filter=nothing+has+this", "document.querySelector('.empty')"},
 		{"a resource that does not exist", "#/nonsense", "document.querySelector('.trouble')"},
 		{"at a glance", "#/deployments?object=shop/web", "document.querySelector('.object .containers') && document.querySelector('.object .facts')"},
 		{"YAML", "#/deployments?object=shop/web&view=yaml", "document.querySelector('.object .fold')"},
-		{"timeline", "#/deployments?object=shop/web&view=timeline", "document.querySelector('.lanes li:nth-child(2)') && document.querySelector('.changes li')"},
-		{"compare", "#/deployments?object=shop/web&view=compare&with=shop/cart", "document.querySelector('.object .fields li, .object .bad')"},
+		{"timeline", "#/deployments?object=shop/web&view=timeline", "document.querySelector('.lanes li:nth-child(2)')"},
+		{"compare", "#/pods?object=shop/pod-1&view=compare&with=shop/pod-2", "document.querySelector('.object .fields li')"},
 		{"pipeline", "#/pipeline", "document.querySelector('.pipeline tbody tr')"},
 	}
 	p.expected = append(p.expected, "404", "400")
@@ -102,8 +109,12 @@ func TestAccessibility(t *testing.T) {
 		p.theme(theme)
 		for _, v := range views {
 			evaluate[string](p, fmt.Sprintf("location.hash = %q", v.fragment))
-			replicas++
-			putWorkload(t, c.Cluster, replicas) // a change for the timeline
+			if v.name == "timeline" {
+				p.await("the timeline is shown", v.ready)
+				replicas++
+				putWorkload(t, c, replicas)
+				p.awaitText(".changes", fmt.Sprint("→ ", replicas))
+			}
 			p.await(v.name+" is shown", v.ready)
 			p.await("nothing glows", "document.getAnimations().length === 0")
 			if found := p.axe(); len(found) > 0 {
