@@ -57,6 +57,17 @@ func (i internals[T]) IndexLabels(selector labels.Selector, found bool) {
 	i.inf.indexLabels(selector, found)
 }
 
+func (i internals[T]) Progress() informerapi.Progress {
+	p := informerapi.Progress{Retained: i.inf.store.Stats().Retained}
+	i.inf.mu.Lock()
+	defer i.inf.mu.Unlock()
+	for l := range i.inf.loops {
+		s := l.status()
+		p.Readers = append(p.Readers, informerapi.Reader{Lag: s.Lag, Since: s.Since, Folded: s.Folded})
+	}
+	return p
+}
+
 func (i internals[T]) Retry() {
 	i.inf.mu.Lock()
 	r := i.inf.run

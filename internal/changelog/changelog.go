@@ -177,6 +177,14 @@ func (l *Log[E]) Forget() {
 	l.oldest = l.tail
 }
 
+// Retained returns the number of events between the start of the retained window and a
+// position.
+func (l *Log[E]) Retained(tail *Position[E]) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return tail.Seq - min(l.oldest.Seq, tail.Seq)
+}
+
 // Since returns the position from which a reader that has seen everything up to
 // resourceVersion goes on: the last position whose version is not greater. If
 // the next batch is of kind Changes, it may begin with events that the reader has

@@ -90,6 +90,8 @@ type Stats struct {
 	Bytes   int64  // by Options.Size
 	Events  uint64 // appended to the log so far
 	Pinned  int    // superseded views that are pinned
+	// Retained is the number of events that the log keeps for readers that resume.
+	Retained uint64
 }
 
 // Indexer is the store. All methods are safe for concurrent use. Writers exclude
@@ -358,5 +360,5 @@ func (ix *Indexer[T]) Stats() Stats {
 		ix.publishQuiet()
 	}
 	v := ix.current.Load()
-	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load())}
+	return Stats{Objects: v.Len(), Bytes: ix.bytes.Load(), Events: v.tail.Seq, Pinned: int(ix.pinned.Load()), Retained: ix.log.Retained(v.tail)}
 }

@@ -4,6 +4,8 @@
 package informerapi
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tidings-io/tidings/internal/object"
@@ -39,9 +41,25 @@ type Informer[T object.Object, V any] interface {
 	// themselves. found says whether the search found any object.
 	IndexLabels(selector labels.Selector, found bool)
 
+	// Progress returns how far the readers of the informer's events are.
+	Progress() Progress
+
 	// Retry ends the wait after a failed request, if there is one. The caller
 	// knows that a retry may succeed now.
 	Retry()
+}
+
+// Progress is the state of an informer's log and of those who read it.
+type Progress struct {
+	Retained uint64   // events that the log keeps for readers that resume
+	Readers  []Reader // loops over the informer's events, in no order
+}
+
+// Reader is the progress of a loop over an informer's events.
+type Reader struct {
+	Lag    uint64    // changes of the store that it has not received yet
+	Since  time.Time // when the oldest event that waits for it came; zero if none waits
+	Folded uint64    // events that were folded into others
 }
 
 // Of returns the internal API of an informer.

@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
@@ -86,7 +88,11 @@ func serve(tb testing.TB, config *rest.Config, options server.Options) *served {
 	s.options.Logger = slog.New(slog.DiscardHandler)
 	s.options.Version = "v0.0.0"
 	var err error
-	if s.mirror, err = mirror.New(mirror.Options{Logger: s.options.Logger}); err != nil {
+	mirrored := mirror.Options{Logger: s.options.Logger, Resources: []string{mirror.Everything, "secrets"}}
+	if kept := options.Reads.History; kept != nil {
+		mirrored.Journal = kept
+	}
+	if s.mirror, err = mirror.New(mirrored); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.mirror.Close(context.Background()) })
@@ -136,7 +142,22 @@ func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 		<-done
 		stop()
 	})
-	return serve(tb, config, server.Options{}), c
+	return serve(tb, config, withHistory(tb)), c
+}
+
+// withHistory makes a server keep a history in memory.
+func withHistory(tb testing.TB) server.Options {
+	tb.Helper()
+	store, err := history.Open("history", history.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return server.Options{Reads: read.Options{History: history.NewRecording(store, history.RecordingOptions{})}}
 }
 
 // startEmpty serves a cluster without pods.
@@ -286,6 +307,8 @@ func (t *tab) column(name string) []string {
 		return [...document.querySelectorAll("tbody tr:not(.space)")].map((tr) => tr.cells[at].innerText);
 	})()`, name))
 }
+
+var keyLeft, keyRight = chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowRight)
 
 const (
 	enter  = kb.Enter

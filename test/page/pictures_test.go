@@ -1,16 +1,16 @@
 package page_test
 
 import (
-	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
+	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
 // Pictures writes the pictures of the documentation into the folder PICTURES.
@@ -19,7 +19,8 @@ func TestPictures(t *testing.T) {
 	if folder == "" {
 		t.Skip("PICTURES names no folder for the pictures")
 	}
-	s, _ := startDemo(t, demo.Workload{Seed: 1})
+	s, c := startDemo(t, demo.Workload{Seed: 1})
+	rollOut(t, s, c)
 	for _, picture := range []struct {
 		name, theme, fragment, ready string
 		width, height                int64
@@ -27,19 +28,22 @@ func TestPictures(t *testing.T) {
 	}{
 		{"page-light", "light", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
 		{"page-dark", "dark", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
-		{"page-object", "light", "#/deployments", "document.querySelector('.object .field')", 1280, 720, []string{"j", enter}},
+		{"page-object", "light", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 1280, 800, []string{enter}},
+		{"page-object-phone", "dark", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
+		{"page-timeline", "light", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
+		{"page-timeline-phone", "dark", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
+		{"page-pipeline", "dark", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 1280, 560, nil},
+		{"page-pipeline-phone", "light", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 390, 780, nil},
 		{"page-prompt", "dark", "#/nodes", "document.querySelector('.prompt li button')", 1280, 720, []string{":", "po"}},
 		{"page-phone", "light", "#/pods", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
 	} {
 		p := visit(t, s, "")
-		theme := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.theme}}}
-		p.do(chromedp.EmulateViewport(picture.width, picture.height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, theme)
-			return err
-		}))
+		p.theme(picture.theme)
+		p.do(chromedp.EmulateViewport(picture.width, picture.height))
 		evaluate[string](p, "location.hash = "+`"`+picture.fragment+`"`)
 		p.awaitText(".fresh.good", "live")
-		p.await("there are rows", "document.querySelectorAll('tbody tr').length > 5")
+		p.await("there are rows", "document.querySelectorAll('tbody tr').length > 3")
+		p.await("they are in order", "!location.hash.includes('Restarts') || Number.parseInt(document.querySelector('tbody tr:not(.space)').cells[4].innerText) > 1")
 		p.press(picture.keys...)
 		p.await("the picture is ready", picture.ready)
 		p.await("nothing glows", "document.getAnimations().length === 0")
@@ -50,5 +54,24 @@ func TestPictures(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, picture.name+".png"), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// rollOut begins a rollout in the demo, once what the pictures show is mirrored.
+func rollOut(t *testing.T, s *served, c *demo.Cluster) {
+	for _, resource := range []string{"deployments", "replicasets", "pods", "events", "nodes", "services"} {
+		resp, err := http.Get("http://" + s.address + "/" + resource + "?limit=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	err := c.Modify(appsv1.SchemeGroupVersion.WithResource("deployments"), "shop", "frontend", func(o fakeapi.Object) (fakeapi.Object, error) {
+		d := o.(*appsv1.Deployment).DeepCopy()
+		d.Spec.Template.Spec.Containers[0].Image += "-canary"
+		return d, nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

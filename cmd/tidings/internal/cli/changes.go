@@ -95,8 +95,8 @@ func (g *globals) changesOf(ctx context.Context, o target, s span, r *remarks, r
 				return
 			}
 			r.thinned(o.title(g), a.Thinned)
-			if a.Begin != nil && !all {
-				r.tell(fmt.Sprintf("%s: the history begins at %s", o.title(g), stamp(*a.Begin)))
+			if a.Begin.After(s.since) && !all {
+				r.tell(fmt.Sprintf("%s: the history begins at %s", o.title(g), stamp(a.Begin)))
 			}
 			gaps := a.Gaps
 			next := func(before time.Time) bool { // yields the gaps that begin before a time

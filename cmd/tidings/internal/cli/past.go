@@ -27,7 +27,7 @@ type pastAnswer struct {
 	Continue        string          `json:"continue"`
 	Moment          *pastMoment     `json:"moment"`
 	Gaps            []pastGap       `json:"gaps"`
-	Begin           *time.Time      `json:"begin"` // of the history, later than what was asked for
+	Begin           time.Time       `json:"begin"` // of the history
 	Thinned         string          `json:"thinned"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/informerapi"
 )
 
 // Status is the state of a mirror.
@@ -52,6 +53,17 @@ type ResourceStatus struct {
 	Err error
 	// Status is that of the informer, the zero value if there is none.
 	informer.Status
+
+	informer *Informer
+}
+
+// Progress returns how far those are who read the resource's changes. It takes time for
+// each of them.
+func (r ResourceStatus) Progress() (p informerapi.Progress) {
+	if r.informer != nil {
+		p = r.informer.internals.Progress()
+	}
+	return p
 }
 
 // Status returns the state of the mirror. It may be called at any time.
@@ -80,7 +92,7 @@ func (c *Cluster) status() []ResourceStatus {
 	var out []ResourceStatus
 	index := map[string]int{}
 	for _, k := range informers {
-		r := ResourceStatus{Name: k.resource.Versioned(), Status: k.status()}
+		r := ResourceStatus{Name: k.resource.Versioned(), Status: k.status(), informer: k}
 		r.Cluster, r.Resource, r.Namespace = c.name, k.resource.GVR(), k.namespace
 		if k.namespace != "" {
 			r.Name += "/" + k.namespace

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidings-io/tidings/cluster"
@@ -69,7 +70,7 @@ type Past struct {
 	// kept: an object may have had other versions at the moment.
 	Thinned time.Duration
 
-	begin time.Time         // of the history, if changes from before it are asked for
+	begin time.Time         // of the history
 	later []*history.Series // oldest first; see [Reader.series]
 }
 
@@ -236,7 +237,7 @@ func (q *Query) decodePast(v history.Version) (*Object, error) {
 // created again since, then the rights in the present namespace say nothing about the past
 // one. A query that is limited to no namespace has the same one.
 func (r *Reader) SameNamespace(ctx context.Context, q *Query) (bool, error) {
-	if q.params.At == nil || q.params.Namespace == "" {
+	if q.params.At == nil || q.params.Namespace == "" || r.opts.History == nil { // without a history nothing of the past is read
 		return true, nil
 	}
 	at := q.params.At.Time
@@ -287,6 +288,14 @@ type PastChange struct {
 	Relist bool
 }
 
+// Owners returns the uids of the object's owners.
+func (c PastChange) Owners() (uids []string) {
+	for _, uid := range gjson.GetBytes(c.Object.JSON(), "metadata.ownerReferences.#.uid").Array() {
+		uids = append(uids, uid.String())
+	}
+	return uids
+}
+
 // PastMeta is the metadata of changes.
 type PastMeta struct {
 	// ResourceVersion is that of the last change. On the last page it is the one up to
@@ -295,9 +304,7 @@ type PastMeta struct {
 	Continue        string        // the token of the next page, empty on the last one
 	Gaps            []history.Gap // that end after the first and begin before the last change of the page
 	Thinned         time.Duration // see [Past]
-	// Begin, if not zero, is when the history begins, later than the time that was asked
-	// for.
-	Begin time.Time
+	Begin           time.Time     // of the history
 }
 
 // maxChanges is the number of changes on a page, and maxChangeBytes the size of their

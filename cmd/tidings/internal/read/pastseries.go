@@ -37,12 +37,12 @@ func (r *Reader) pastState(q *Query) (*history.State, Past, error) {
 	if err != nil {
 		return nil, Past{}, err
 	}
-	past := Past{Thinned: r.opts.History.Thinned(q.resource)}
+	past := Past{Thinned: r.opts.History.Thinned(q.resource), begin: all[len(all)-1].Begin()}
 	var s *history.State
 	for i, series := range all {
 		at := *q.params.At
-		if begin := series.Begin(); i == len(all)-1 && !q.params.Until.IsZero() && at.Time.Before(begin) {
-			at.Time, past.begin = begin, begin // of the changes since before the history began, there are those since then
+		if i == len(all)-1 && !q.params.Until.IsZero() && at.Time.Before(past.begin) {
+			at.Time = past.begin // of the changes since before the history began, there are those since then
 		}
 		s, err = stateAt(series, at)
 		if i > 0 {

@@ -36,6 +36,7 @@ type grant struct {
 
 	timeout time.Duration // requested by the caller; 0: none
 	query   *read.Query   // of a REST route about objects
+	other   *read.Query   // of a difference: the object that the first one is compared with
 	params  params
 	visible []string // the namespaces read with visible=true; "*": all
 }
@@ -130,6 +131,11 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	case objects:
 		if g.query, g.params, err = s.query(r.WithContext(ctx), rt); err != nil {
 			return s.discoveryError(ctx, g, err)
+		}
+		if g.params.diff {
+			if err = s.authorizeOther(ctx, g); err != nil {
+				return err
+			}
 		}
 		g.attributes, unread = s.pastAttributes(ctx, g.query)
 		if g.reauthorize = rt.watch; g.params.visible {

@@ -110,6 +110,7 @@ type change struct {
 	UID             string          `json:"uid"`
 	ResourceVersion string          `json:"resourceVersion"`
 	Writers         json.RawMessage `json:"writers,omitempty"`
+	Owners          []string        `json:"owners,omitempty"` // the uids of ownerReferences
 	Relist          bool            `json:"relist,omitempty"`
 	Fields          []field         `json:"fields,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
@@ -149,10 +150,8 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	}
 	_, _ = l.WriteString(`,"gaps":`)
 	_ = encoder.Encode(gaps)
-	if !meta.Begin.IsZero() {
-		_, _ = l.WriteString(`,"begin":`)
-		_ = encoder.Encode(meta.Begin)
-	}
+	_, _ = l.WriteString(`,"begin":`)
+	_ = encoder.Encode(meta.Begin)
 	if meta.Thinned != 0 {
 		_, _ = l.WriteString(`,"thinned":`)
 		_, _ = l.Write(quoted(thinnedText(meta.Thinned)))
@@ -163,19 +162,13 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 
 // changeOf returns a change with its fields, or with the whole objects.
 func changeOf(c read.PastChange, objects bool) change {
-	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Relist: c.Relist}
+	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Owners: c.Owners(), Relist: c.Relist}
 	if c.Type != read.Modified || c.Before == nil || objects {
 		if out.Object = c.Object.JSON(); c.Before != nil && objects {
 			out.Before = c.Before.JSON()
 		}
 		return out
 	}
-	var old, now map[string]any
-	if json.Unmarshal(c.Before.JSON(), &old) != nil || json.Unmarshal(c.Object.JSON(), &now) != nil {
-		return out // cannot happen: both are valid JSON
-	}
-	for _, f := range diff.Objects(old, now) {
-		out.Fields = append(out.Fields, field{f.Op, f.Path, f.Old, f.New})
-	}
+	out.Fields = fieldsOf(c.Before, c.Object)
 	return out
 }

@@ -237,6 +237,16 @@ func TestThePastNeedsTheRightsOfNow(t *testing.T) {
 		refused(in, "/core/v1/configmaps/past-b/secret?"+query)
 		refused("nobody-token", "/cm?"+query)
 	}
+	// A difference takes the rights for both of its objects.
+	for _, path := range []string{"past-a/mine?diff=true&with=past-b/secret", "past-b/secret?diff=true&with=past-a/mine", "past-a/mine?diff=true&with=past-b/secret&to=" + version} {
+		if a := r.as(everywhere, "/core/v1/configmaps/"+path); a.code != http.StatusOK || !strings.Contains(string(a.body), ".metadata.name") {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+		refused(in, "/core/v1/configmaps/"+path)
+	}
+	if a := r.as(in, "/core/v1/configmaps/past-a/mine?diff=true"); a.code != http.StatusOK {
+		t.Errorf("the difference between an object and itself: %d %s", a.code, a.body)
+	}
 	// past-a is younger than a minute before the moment, so it could be another one.
 	refused(in, "/core/v1/configmaps/past-a?at="+version)
 	// How far the history reaches is not said either, except to those that may read it.

@@ -26,6 +26,8 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 		err = s.serveWindow(w, r, g)
 	case g.params.changes:
 		err = s.serveChanges(w, r, g.query)
+	case g.other != nil:
+		err = s.serveDiff(w, r, g.query, g.other)
 	case g.query.Params().Verb == read.Watch:
 		err = s.serveWatch(w, r, g.query, lastEventID(r, g.params))
 	case g.query.Params().Verb == read.Get:
@@ -51,7 +53,7 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		resource, err = rt.cluster.Resolve(r.Context(), rt.resource)
 	}
 	present := err
-	if why := mirror.ReasonOf(err); (why == mirror.UnknownResource || why == mirror.Unreachable) && (p.at != "" || p.changes || p.token != "") {
+	if why := mirror.ReasonOf(err); (why == mirror.UnknownResource || why == mirror.Unreachable) && (p.at != "" || p.from != "" || p.changes || p.token != "") {
 		if past, kept := s.reader.PastResource(rt.cluster, rt.group, rt.version, rt.resource); kept {
 			resource, err = past, nil // the cluster served it once, or cannot be asked
 		}
@@ -73,16 +75,14 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		}
 		ask.Namespace, rest = rest[0], rest[1:]
 	}
-	if problems := validation.IsDNS1123Label(ask.Namespace); ask.Namespace != "" && len(problems) > 0 {
-		return nil, p, invalid(nil, "%.80q cannot be the name of a namespace: %s", ask.Namespace, strings.Join(problems, "; "))
-	}
 	switch len(rest) {
 	case 1:
-		if ask.Verb, ask.Name = read.Get, rest[0]; len(content.IsPathSegmentName(ask.Name)) > 0 {
-			return nil, p, invalid(nil, "%.80q cannot be the name of an object: %s", ask.Name, strings.Join(content.IsPathSegmentName(ask.Name), "; "))
-		}
+		ask.Verb, ask.Name = read.Get, rest[0]
 	case 2:
 		return nil, p, invalid(nil, "%s are not namespaced: use /{group}/{version}/{resource}/{name}", resource)
+	}
+	if err := checkNames(ask.Namespace, ask.Name); err != nil {
+		return nil, p, err
 	}
 	allowed := listParams
 	switch {
@@ -97,6 +97,8 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		ask.Verb, allowed = read.Watch, windowParams
 	case p.watch:
 		ask.Verb, allowed = read.Watch, watchParams
+	case ask.Name != "" && p.diff:
+		allowed, p.at = diffParams, p.from
 	case ask.Name != "":
 		allowed = getParams
 	}
@@ -124,6 +126,17 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		_, err = q.Within([]string{})
 	}
 	return q, p, err
+}
+
+// checkNames checks the name of a namespace and of an object; either may be empty.
+func checkNames(namespace, name string) error {
+	if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
+		return invalid(nil, "%.80q cannot be the name of a namespace: %s", namespace, strings.Join(problems, "; "))
+	}
+	if problems := content.IsPathSegmentName(name); name != "" && len(problems) > 0 {
+		return invalid(nil, "%.80q cannot be the name of an object: %s", name, strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query) error {

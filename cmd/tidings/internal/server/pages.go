@@ -20,6 +20,7 @@ type resourceState struct {
 	Objects  int            `json:"objects"`
 	*progress
 	Error string `json:"error,omitempty"`
+	*pipeline
 }
 
 // clusterState is the state of a cluster in /clusters.
@@ -43,9 +44,9 @@ const (
 	failing  = "failing"  // not connected, or a resource that was requested by name is not watched: not ready
 )
 
-// clusterStateOf returns the state of a cluster. The details, which resources are
+// clusterState returns the state of a cluster. The details, which resources are
 // mirrored and what went wrong, need the right to monitor.
-func clusterStateOf(c mirror.ClusterStatus, details bool) clusterState {
+func (s *Server) clusterState(c mirror.ClusterStatus, details bool) clusterState {
 	out := clusterState{Name: c.Name, Path: ClusterPath(c.Name), Default: c.Default, Health: unused, Resources: map[string]resourceState{}}
 	atLeast := func(health string) {
 		order := []string{unused, healthy, syncing, degraded, failing}
@@ -75,6 +76,7 @@ func clusterStateOf(c mirror.ClusterStatus, details bool) clusterState {
 			atLeast(syncing)
 		}
 		if details {
+			state.pipeline = s.pipelineOf(c.Name, r)
 			out.Resources[r.Name] = state
 		}
 	}
@@ -85,9 +87,13 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request) {
 	list := []clusterState{}
 	details := s.mayMonitor(r)
 	for _, c := range s.mirror.Status().Clusters {
-		list = append(list, clusterStateOf(c, details))
+		list = append(list, s.clusterState(c, details))
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"data": list})
+	answer := map[string]any{"data": list, "time": time.Now()}
+	if details {
+		answer["server"] = s.usage()
+	}
+	writeJSON(w, http.StatusOK, answer)
 }
 
 func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +109,7 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	details := s.mayMonitor(r)
-	out := clusterStateOf(status.Clusters[i], details)
+	out := s.clusterState(status.Clusters[i], details)
 	if s.allowed(r, discovering) {
 		for _, res := range resources {
 			out.Available = append(out.Available, res.Versioned())
@@ -149,7 +155,7 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, map[string]any{
-			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": slices.Compact(slices.Sorted(slices.Values(slices.Concat(listParams, watchParams, changesParams, windowParams)))),
+			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": slices.Compact(slices.Sorted(slices.Values(slices.Concat(listParams, watchParams, changesParams, windowParams, diffParams)))),
 			"clusters": clusters, "default": defaultCluster, "time": time.Now().UTC().Truncate(time.Second),
 		})
 		return

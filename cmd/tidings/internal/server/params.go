@@ -32,6 +32,9 @@ type params struct {
 	changes   bool
 	objects   bool
 	visible   bool
+	diff      bool
+	from, to  string
+	with      string
 	window    *livetable.Params // nil: none asked for
 }
 
@@ -39,11 +42,13 @@ type params struct {
 var (
 	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible", "at", "changes"}
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
-	getParams   = []string{"source", "watch", "at", "changes"}
+	getParams   = []string{"source", "watch", "at", "changes", "diff"}
 	// windowParams are those of a window of a live table.
 	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "window", "columns", "filter", "sort", "descending", "first", "count"}
 	// changesParams are those of the changes of a list or an object.
 	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects"}
+	// diffParams are those of the difference between two objects.
+	diffParams = []string{"diff", "from", "with", "to"}
 )
 
 // parseParams parses a query string. An unknown parameter is an error: a misspelt
@@ -136,6 +141,15 @@ func (p *params) set(name, value string) error {
 	case "changes":
 		p.changes, err = parseBool(name, value)
 		return err
+	case "diff":
+		p.diff, err = parseBool(name, value)
+		return err
+	case "from":
+		p.from = value
+	case "to":
+		p.to = value
+	case "with":
+		p.with = value
 	case "objects":
 		p.objects, err = parseBool(name, value)
 		return err

@@ -1,7 +1,9 @@
 import { signal } from "@preact/signals";
-import { go, print, query } from "./query";
+import { go, none, print, query } from "./query";
 import { columns, total } from "./rows";
-import { copyCommand } from "./status";
+import { objectKey } from "./objectkeys";
+import { copy, copyCommand } from "./status";
+import { ownCommand } from "./subject";
 import { chosen, cursor, move, open, pageSize, sortBy } from "./table";
 
 // panel is what is open above the table.
@@ -19,7 +21,11 @@ export const help: [string, string][] = [
   ["< >", "sort by the column before, or after"],
   ["0", "sort by namespace and name"],
   ["w", "all columns, or the usual ones"],
-  ["c", "copy as a kubectl command"],
+  ["d y h =", "the open object: at a glance, as YAML, its timeline (history), compare"],
+  ["/ n N", "in YAML: search, next, the one before; ← → fold and open, z all"],
+  ["Enter x e a", "in a timeline: this version as YAML, mark two to compare, earlier, with what it owns"],
+  ["p", "the pipeline: how fresh the mirror is"],
+  ["c C", "copy as a kubectl command, as a tidings command"],
   ["t", "use a token"],
   ["?", "these keys"],
 ];
@@ -33,8 +39,10 @@ function sortNext(by: number): void {
 function back(): void {
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   if (panel.value) panel.value = "";
-  else if (query.value.object) go({ object: "" });
+  else if (query.value.version) go({ version: "" });
+  else if (query.value.object) go({ object: "", view: "", from: "", with: "", to: "" });
   else if (query.value.filter) go({ filter: "" }, true);
+  else if (query.value.resource === "pipeline") window.history.back();
 }
 
 // show opens a panel with an input, and moves the focus there at once: the next key
@@ -71,6 +79,8 @@ const actions: Record<string, () => void> = {
   ">": () => sortNext(1),
   w: () => go({ wide: !query.value.wide }, true),
   c: copyCommand,
+  C: () => copy(ownCommand()),
+  p: () => go({ ...none, resource: "pipeline" }),
 };
 
 export function listen(): void {
@@ -78,10 +88,13 @@ export function listen(): void {
     const typing = e.target instanceof HTMLInputElement;
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
     if (typing && !(e.key === "Escape")) return;
+    if (typing && (e.target as HTMLElement).closest(".object")) return (e.target as HTMLElement).blur();
     if (e.key === "Enter" && e.target instanceof HTMLButtonElement) return;
     const reading = query.value.object !== "" && panel.value === "";
-    if (reading && !["Escape", ":", "?", "c", "t"].includes(e.key)) return; // the keys scroll the object
-    const action = /^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key];
+    if (query.value.resource === "pipeline" && !(panel.value ? ["Escape"] : ["Escape", ":", "?", "c", "C", "t"]).includes(e.key)) return;
+    const own = reading ? objectKey(e.key) : undefined;
+    if (reading && !own && !["Escape", ":", "?", "c", "C", "p", "t"].includes(e.key)) return; // the keys scroll the object
+    const action = own ?? (/^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key]);
     if (!action) return;
     e.preventDefault();
     action();

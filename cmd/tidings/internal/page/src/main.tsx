@@ -3,8 +3,9 @@ import { render } from "preact";
 import { visibleText } from "./format";
 import { help, listen, panel, show } from "./keys";
 import { ObjectView } from "./object";
+import { isPipeline, Pipeline, PipelineFresh } from "./pipeline";
 import { Filter, openPrompt, Prompt } from "./prompt";
-import { print, query } from "./query";
+import { go, none, print, query } from "./query";
 import { start } from "./rows";
 import { Fresh, Summary, Token, Trouble } from "./status";
 import { Table } from "./table";
@@ -35,21 +36,18 @@ function App() {
             {visibleText(print({ ...query.value }))}
           </button>
         </h1>
-        <Filter />
-        <Fresh />
+        {isPipeline.value ? <PipelineFresh /> : <><Filter /><Fresh /><button type="button" class="to-pipeline" title="how fresh the mirror is (p)" onClick={() => go({ ...none, resource: "pipeline" })}>pipeline</button></>}
       </header>
-      <Summary />
-      <Trouble />
+      {!isPipeline.value && <><Summary /><Trouble /></>}
       <Prompt />
       {p === "help" && <Help />}
       {p === "token" && <Token message="A bearer token of the cluster" />}
       <main>
-        <Table />
-        {query.value.object && <ObjectView />}
+        {isPipeline.value ? <Pipeline ask={(message) => <Token message={message} />} /> : <><Table />{query.value.object && <ObjectView />}</>}
       </main>
       <footer>
         <button type="button" tabIndex={-1} onClick={() => show("prompt")}><kbd>:</kbd> show</button>
-        <button type="button" tabIndex={-1} onClick={() => show("filter")}><kbd>/</kbd> filter</button>
+        {!isPipeline.value && <button type="button" tabIndex={-1} onClick={() => show("filter")}><kbd>/</kbd> filter</button>}
         <button type="button" tabIndex={-1} onClick={() => (panel.value = panel.value === "help" ? "" : "help")}><kbd>?</kbd> keys</button>
       </footer>
     </>

@@ -21,7 +21,7 @@ function learn(): void {
     const all = (data.available ?? []).map((full) => full.split("."));
     const times = new Map<string, number>();
     for (const [plural] of all) times.set(plural, (times.get(plural) ?? 0) + 1);
-    resources.value = [...new Set(all.map(([plural, , ...group]) => (times.get(plural)! > 1 && group.length ? [plural, ...group].join(".") : plural)))].sort();
+    resources.value = [...new Set(all.map(([plural, , ...group]) => (times.get(plural)! > 1 && group.length ? [plural, ...group].join(".") : plural))), "pipeline"].sort();
   }).catch(() => undefined);
   const enough = new AbortController();
   follow(base.value + "/namespaces?window=true&count=500&columns=Name", enough.signal, (_, frame) => {

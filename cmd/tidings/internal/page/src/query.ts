@@ -13,9 +13,17 @@ export interface Query {
   descending: boolean;
   wide: boolean;
   object: string; // the key of the open object
+  view: View; // of the object
+  version: string; // the resourceVersion at which the object is shown as YAML; "": now
+  from: string; // what is compared: the object at a moment,
+  with: string; // with it or another one of the resource
+  to: string; // at another moment
 }
 
-const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, object: "" };
+export type View = "" | "yaml" | "timeline" | "compare";
+
+export const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, object: "",
+  view: "", version: "", from: "", with: "", to: "" };
 
 function fromFragment(fragment: string): Query {
   const [path, params] = fragment.replace(/^#\/?/, "").split("?", 2);
@@ -30,12 +38,13 @@ function fromFragment(fragment: string): Query {
   return {
     resource, cluster: text("cluster"), namespace: text("namespace"), labels: text("labels"), fields: text("fields"), filter: text("filter"),
     sort: text("sort"), descending: p.has("descending"), wide: p.has("wide"), object: text("object"),
+    view: (["yaml", "timeline", "compare"] as const).find((v) => v === text("view")) ?? "", version: text("version"), from: text("from"), with: text("with"), to: text("to"),
   };
 }
 
 function toFragment(q: Query): string {
   const p = new URLSearchParams();
-  for (const name of ["cluster", "namespace", "labels", "fields", "filter", "sort", "object"] as const) {
+  for (const name of ["cluster", "namespace", "labels", "fields", "filter", "sort", "object", "view", "version", "from", "with", "to"] as const) {
     if (q[name]) p.set(name, q[name]);
   }
   for (const name of ["descending", "wide"] as const) {
@@ -52,7 +61,8 @@ addEventListener("hashchange", () => (query.value = fromFragment(location.hash))
 
 // go changes the query. Small changes replace the entry of the history.
 export function go(change: Partial<Query>, small = false): void {
-  const next = { ...query.value, ...change };
+  const another = change.object !== undefined && change.object !== query.value.object;
+  const next = { ...query.value, ...(another && { version: "", from: "", with: "", to: "" }), ...change };
   query.value = next;
   history[small ? "replaceState" : "pushState"](null, "", toFragment(next));
 }
@@ -99,19 +109,36 @@ export function print(q: Query): string {
 
 // command is the kubectl command that shows about the same.
 export function command(q: Query): string {
-  const quote = (s: string) => (/^[\w.,=/-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
-  const words = ["kubectl get", quote(q.resource)];
+  if (q.resource === "pipeline") return tidings(q); // kubectl knows nothing of it
+  const words = [q.object && q.view === "" ? "kubectl describe" : "kubectl get", quote(q.resource)];
   if (q.object) {
-    const parts = q.object.split("/");
-    words.push(quote(parts[parts.length - 1]));
-    if (parts.length > 1) words.push("-n", quote(parts[0]));
-    words.push("-o yaml");
+    words.push(...objectWords(q));
+    if (q.view !== "") words.push("-o yaml");
   } else {
     words.push(q.namespace ? "-n " + quote(q.namespace) : "-A");
     if (q.labels) words.push("-l", quote(q.labels));
     if (q.fields) words.push("--field-selector", quote(q.fields));
     if (q.wide) words.push("-o wide");
   }
+  if (q.cluster) words.push("--context", quote(q.cluster));
+  return words.join(" ");
+}
+
+// quote makes a word of a shell of a text.
+export const quote = (s: string) => (/^[\w.,=/:-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
+
+function objectWords(q: Query): string[] {
+  const parts = q.object.split("/");
+  return [quote(parts[parts.length - 1]), ...(parts.length > 1 ? ["-n", quote(parts[0])] : [])];
+}
+
+// tidings is the command of tidings that shows about the same of an object.
+export function tidings(q: Query): string {
+  if (q.resource === "pipeline") return "curl " + location.origin + "/clusters";
+  const words = ["tidings", { "": "get", yaml: "get", timeline: "history", compare: "diff" }[q.view], quote(q.resource), ...(q.object ? objectWords(q) : q.namespace ? ["-n", quote(q.namespace)] : ["-A"])];
+  if (q.view === "compare") words.push("--from", quote(q.from || "-1h"), ...(q.to ? ["--to", quote(q.to)] : []));
+  if (q.view === "yaml") words.push("-o yaml", ...(q.version ? ["--at", quote(q.version)] : []));
+  words.push("--server", location.origin);
   if (q.cluster) words.push("--context", quote(q.cluster));
   return words.join(" ");
 }

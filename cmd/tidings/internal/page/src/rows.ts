@@ -73,7 +73,7 @@ const target = computed(() => {
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
-const visible = signal(!document.hidden);
+export const visible = signal(!document.hidden);
 document.addEventListener("visibilitychange", () => (visible.value = !document.hidden));
 
 let beat = 0;
@@ -199,7 +199,7 @@ export function start(): void {
     }
     stop?.abort();
     stop = new AbortController();
-    if (visible.value) void run(next, stop.signal);
+    if (visible.value && query.value.resource !== "pipeline") void run(next, stop.signal);
   });
   // A hidden tab costs nothing: it follows again when it is seen.
   let hidden = 0;

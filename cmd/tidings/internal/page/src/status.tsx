@@ -98,6 +98,10 @@ export function Token({ message }: { message: string }) {
   );
 }
 
+export function copy(text: string): void {
+  void navigator.clipboard?.writeText(text);
+}
+
 export function copyCommand(): void {
-  void navigator.clipboard?.writeText(command(query.value));
+  copy(command(query.value));
 }

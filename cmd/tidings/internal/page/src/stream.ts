@@ -32,8 +32,8 @@ export async function request(path: string, accept: string, signal?: AbortSignal
   return response;
 }
 
-export async function getJSON<T>(path: string): Promise<T> {
-  return (await request(path, "application/json")).json();
+export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await request(path, "application/json", signal)).json();
 }
 
 // patience is how long the server may send nothing before the connection counts as lost.

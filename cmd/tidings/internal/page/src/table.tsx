@@ -100,7 +100,7 @@ export function Table() {
   const after = Math.max(0, total.value - windowFirst.value - rows.value.length) * rowHeight;
   const { sort, descending } = query.value;
   return (
-    <div class={"rows" + (link.value.state === "lost" ? " stale" : "")} ref={box} tabIndex={0} aria-label={query.value.resource}>
+    <div class={"rows" + (link.value.state === "lost" ? " stale" : "")} ref={box} role="region" tabIndex={0} aria-label={query.value.resource}>
       {shown.value && (
         <table aria-rowcount={total.value + 1}>
           <colgroup>

@@ -1,0 +1,14 @@
+// The keys while an object is open. The others scroll it.
+import { manifestKeys, search } from "./manifest";
+import { go, query, type View } from "./query";
+import { timelineKeys } from "./timeline";
+
+const show = (view: View) => () => {
+  go({ view });
+  if (document.activeElement instanceof HTMLElement) document.activeElement.blur(); // the view takes the focus
+};
+
+export function objectKey(key: string): (() => void) | undefined {
+  const views: Record<string, () => void> = { d: show(""), y: show("yaml"), h: show("timeline"), "=": show("compare"), "/": search };
+  return { "": {}, compare: {}, yaml: manifestKeys, timeline: timelineKeys }[query.value.view][key as never] ?? views[key];
+}
