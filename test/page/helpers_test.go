@@ -82,6 +82,12 @@ type served struct {
 
 func serve(tb testing.TB, config *rest.Config, options server.Options) *served {
 	tb.Helper()
+	return serveAll(tb, map[string]*rest.Config{"demo": config}, options)
+}
+
+// serveAll serves several clusters.
+func serveAll(tb testing.TB, configs map[string]*rest.Config, options server.Options) *served {
+	tb.Helper()
 	s := &served{TB: tb, options: options, address: "127.0.0.1:0"}
 	s.options.Logger = slog.New(slog.DiscardHandler)
 	s.options.Version = "v0.0.0"
@@ -90,7 +96,7 @@ func serve(tb testing.TB, config *rest.Config, options server.Options) *served {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.mirror.Close(context.Background()) })
-	if err := s.mirror.Set(tb.Context(), map[string]*rest.Config{"demo": config}); err != nil {
+	if err := s.mirror.Set(tb.Context(), configs); err != nil {
 		tb.Fatal(err)
 	}
 	s.start()

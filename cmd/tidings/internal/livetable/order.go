@@ -12,7 +12,8 @@ import (
 type sorting struct {
 	filter     string // of normalized terms, separated by spaces
 	shown      string // the columns that the filter looks at, see columnSet
-	column     int    // -1: by the key
+	cluster    string // if it is shown, the filter looks at it, too
+	column     int    // byKey: by the key; missing: none has it
 	descending bool
 }
 
@@ -105,17 +106,25 @@ func (o *order) matches(r *row) bool {
 }
 
 func (o *order) has(r *row, text string) bool {
+	if o.cluster != "" && contains(o.cluster, text) {
+		return true
+	}
 	for i, c := range r.cells {
-		if o.shown[i] == '1' && (strings.Contains(strings.ToLower(c.text), text) || c.after != "" && strings.Contains(strings.ToLower(c.after), text)) {
+		if o.shown[i] == '1' && (contains(c.text, text) || c.after != "" && contains(c.after, text)) {
 			return true
 		}
 	}
 	return false
 }
 
+// contains reports whether a text has another, which is in lower case, whatever the case
+// of the text.
+func contains(text, lowered string) bool { return strings.Contains(strings.ToLower(text), lowered) }
+
 func (o *order) item(r *row) item {
 	i := item{row: r}
 	if o.column < 0 {
+		i.none = o.column == missing
 		return i
 	}
 	switch c := r.at(o.column); c.kind {
@@ -141,6 +150,8 @@ func (o *order) compare(a, b item) int {
 			return 1
 		}
 		return -1
+	case a.none:
+		return strings.Compare(a.row.key, b.row.key)
 	case o.column < 0:
 		c = strings.Compare(a.row.key, b.row.key)
 	default:
@@ -150,17 +161,6 @@ func (o *order) compare(a, b item) int {
 		c = -c
 	}
 	return cmp.Or(c, strings.Compare(a.row.key, b.row.key))
-}
-
-// rows returns some rows of the order, from first on.
-func (o *order) rows(first, count int) []*row {
-	end := min(first+count, o.tree.Len())
-	var out []*row
-	for i := first; i < end; i++ {
-		found, _ := o.tree.GetAt(i)
-		out = append(out, found.row)
-	}
-	return out
 }
 
 // Count is the number of rows with one status.
@@ -173,9 +173,9 @@ type Count struct {
 const maxCounts = 8
 
 // byStatus returns the most frequent statuses. The rest are counted under "".
-func (o *order) byStatus() []Count {
+func byStatus(counts map[string]int) []Count {
 	out := []Count{}
-	for status, n := range o.counts {
+	for status, n := range counts {
 		out = append(out, Count{status, n})
 	}
 	slices.SortFunc(out, func(a, b Count) int { return cmp.Or(b.Rows-a.Rows, strings.Compare(a.Status, b.Status)) })

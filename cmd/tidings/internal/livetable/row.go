@@ -157,15 +157,18 @@ const (
 	itemOverhead = 64 // an entry of an order
 )
 
-// newRow makes the row of an object.
-func newRow(p *table.Printer, key, namespace string, withNamespace bool, content []byte) (*row, error) {
-	made, err := p.Row(content)
+// newRow makes the row of an object of a table.
+func (t *liveTable) newRow(key, namespace string, content []byte) (*row, error) {
+	made, err := t.printer.Row(content)
 	if err != nil {
 		return nil, err
 	}
-	values := made.Values()[:len(p.Columns())]
-	if withNamespace {
+	values := made.Values()[:len(t.printer.Columns())]
+	if t.withNamespace() {
 		values = append([]any{namespace}, values...)
+	}
+	for _, f := range t.paths {
+		values = append(values, f.value(content))
 	}
 	return &row{key: key, packed: pack(values)}, nil
 }

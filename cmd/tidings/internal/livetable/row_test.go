@@ -61,3 +61,23 @@ func TestNaturalOrder(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Whatever the path of a field is, it is refused or names a value of the object, and of a
+// Secret none that is to be hidden.
+func FuzzField(f *testing.F) {
+	for _, seed := range []string{".spec.nodeName", ".metadata.labels['a.b/c']", ".a[*].b[0]", `.a[?(@.b=="c")].d`, "..", ".a\\.b", "['@this']", ".data.x", "[*][*]"} {
+		f.Add(seed)
+	}
+	object := []byte(`{"type":"t","metadata":{"name":"n","annotations":{"last":"hidden"},"labels":{"a.b/c":"v"}},"data":{"x":"hidden"},"stringData":{"y":"hidden"},"a":[{"b":[1,2],"c":"d"}]}`)
+	f.Fuzz(func(t *testing.T, path string) {
+		field, ok := parseField(path)
+		if !ok {
+			return
+		}
+		text, _ := json.Marshal(field.value(object))
+		if field.harmless() && strings.Contains(string(text), "hidden") {
+			t.Fatalf("%s (%s) has %s", path, field.gjson, text)
+		}
+		_ = pack([]any{field.value(object)})
+	})
+}

@@ -62,6 +62,11 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	if p.window != nil && !resource.Namespaced {
 		p.visible = false // a page does not know beforehand which resources are namespaced
 	}
+	if p.window != nil && strings.Contains(p.namespace, ",") {
+		if err := p.severalNamespaces(resource, rt); err != nil {
+			return nil, p, err
+		}
+	}
 	ask := read.Params{
 		Cluster: rt.cluster, Resource: resource.GVR(), Verb: read.List, Namespace: p.namespace,
 		Labels: p.labels, Fields: p.fields, Source: p.source, Limit: p.limit, Continue: p.token,
@@ -120,7 +125,7 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	if err == nil && p.visible && q.Params().At != nil {
 		err = invalid(nil, "visible=true shows the present: name a namespace, or ask for all of them")
 	}
-	if err == nil && p.visible {
+	if err == nil && (p.visible || p.namespaces != nil) {
 		_, err = q.Within([]string{})
 	}
 	return q, p, err

@@ -23,6 +23,12 @@ type frame struct {
 	ResourceVersion string
 	All             bool // of an event "visible"
 	Namespaces      []string
+	Refused         []string
+	Clusters        []struct {
+		Name     string
+		Upstream struct{ Phase string }
+		Problem  struct{ Reason string }
+	}
 }
 
 // frame reads the stream up to a frame that wanted accepts.

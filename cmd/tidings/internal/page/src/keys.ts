@@ -9,7 +9,7 @@ export const panel = signal<"" | "prompt" | "filter" | "help" | "token">("");
 
 // help lists the keys. It is what the page shows for "?".
 export const help: [string, string][] = [
-  [":", "what to show: pods app=web /shop @prod"],
+  [":", "what to show: pods app=web /shop @prod; several: /shop,web @*; a field as a column: +.spec.nodeName"],
   ["/", "filter the rows as you type; !word for those without it"],
   ["j k ↓ ↑", "next row, previous row"],
   ["PgDn PgUp g G", "page, first row, last row"],

@@ -1,7 +1,7 @@
 // The rows of the view: opens a window of the live table, keeps what comes, and opens
 // another when the query or the visible part changes.
 import { batch, computed, effect, signal } from "@preact/signals";
-import { base, query } from "./query";
+import { query, several, table } from "./query";
 import { follow, Problem, token } from "./stream";
 
 export interface Column { name: string; type: string; description?: string; wide?: boolean }
@@ -12,8 +12,18 @@ export interface Row { key: string; cells: Cell[]; changed: number[]; isNew: num
 interface Frame {
   columns?: Column[]; total?: number; objects?: number; counts?: { status: string; rows: number }[]; first?: number; keys?: string[];
   rows?: Record<string, Cell[]>; cells?: Record<string, Record<string, Cell>>;
-  resourceVersion: string; synced: boolean; time: number;
-  upstream: { phase: string; since: number; contact: number };
+  resourceVersion?: string; synced: boolean; time: number;
+  upstream?: Upstream; clusters?: ClusterState[];
+}
+
+export interface Upstream { phase: string; since: number; contact: number }
+export interface Visible { all: boolean; namespaces: string[]; refused?: string[] }
+
+// ClusterState is what is known of one of several clusters. Without an upstream and a
+// problem it is waited for.
+export interface ClusterState {
+  name: string; objects: number; synced: boolean; upstream?: Upstream; visible?: Visible;
+  problem?: { status: number; error: string; reason: string };
 }
 
 export const columns = signal<Column[]>([]);
@@ -23,9 +33,10 @@ export const counts = signal<{ status: string; rows: number }[]>([]);
 export const windowFirst = signal(0);
 export const rows = signal<Row[]>([]);
 export const synced = signal(false);
-export const upstream = signal<Frame["upstream"] | null>(null);
+export const upstream = signal<Upstream | null>(null); // null: of several clusters
+export const clusters = signal<ClusterState[]>([]); // if there are several
 export const version = signal("");
-export const limited = signal<string[] | null>(null); // the namespaces that the rows are limited to
+export const visible = signal<Visible | null>(null); // the namespaces that the rows are limited to, if they are
 export const shown = signal(false); // there are rows of this query
 export const widths = signal<number[]>([]);
 
@@ -59,34 +70,36 @@ const wanted = computed(() => {
 
 const target = computed(() => {
   const q = query.value;
-  const p = new URLSearchParams({ window: "true" });
+  const { path, params: p } = table(q.resource);
   if (q.namespace) p.set("namespace", q.namespace);
   else p.set("visible", "true");
   if (q.labels) p.set("labelSelector", q.labels);
   if (q.fields) p.set("fieldSelector", q.fields);
-  const selects = base.value + "/" + encodeURIComponent(q.resource) + "?" + p;
+  if (q.columns || q.wide) p.set("columns", [q.wide ? "*" : "", q.columns].filter(Boolean).join(","));
+  const selects = path + "?" + p;
   if (q.filter) p.set("filter", q.filter);
   if (q.sort) p.set("sort", q.sort);
   if (q.descending) p.set("descending", "true");
-  if (q.wide) p.set("columns", "*");
-  return { selects: selects + q.wide, path: base.value + "/" + encodeURIComponent(q.resource) + "?" + p };
+  return { selects, path: path + "?" + p };
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
-const visible = signal(!document.hidden);
-document.addEventListener("visibilitychange", () => (visible.value = !document.hidden));
+const inSight = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => (inSight.value = !document.hidden));
 
 let beat = 0;
 let known = new Map<string, Row>();
 
-function take(f: Frame, fresh: boolean): void {
+function take(f: Frame): void {
   beat++;
   batch(() => {
-    if (f.columns) {
+    if (f.columns) { // the frame is complete
+      const same = shown.value && f.columns.map((c) => c.name).join() === columns.value.map((c) => c.name).join();
+      if (!same) widths.value = f.columns.map((c) => c.name.length + 1);
       columns.value = f.columns;
-      if (!shown.value) widths.value = f.columns.map((c) => c.name.length + 1);
+      known = new Map();
     }
-    const grew = !fresh && f.total !== undefined && f.total > total.value;
+    const grew = !f.columns && f.total !== undefined && f.total > total.value;
     if (f.total !== undefined) total.value = f.total;
     if (f.objects !== undefined) objects.value = f.objects;
     if (f.counts) counts.value = f.counts;
@@ -116,8 +129,9 @@ function take(f: Frame, fresh: boolean): void {
       measure();
     }
     synced.value = f.synced;
-    upstream.value = f.upstream;
-    version.value = f.resourceVersion;
+    upstream.value = f.upstream ?? null;
+    if (f.clusters || !several(query.value)) clusters.value = f.clusters ?? [];
+    version.value = f.resourceVersion ?? "";
     skew.value = f.time - Date.now();
     heardAt.value = Date.now();
     now.value = Date.now();
@@ -153,20 +167,16 @@ const hideAfter = 10_000;
 
 async function run(path: string, signal: AbortSignal): Promise<void> {
   for (let tries = 0; !signal.aborted; tries++) {
-    let first = true;
-    let visibleTo: string[] | null = null;
+    let limits: Visible | null = null;
     try {
       await follow(path, signal, (event, data) => {
         if (event === "visible") {
-          visibleTo = data.all ? null : data.namespaces;
-          first = true; // what follows is complete
+          limits = data;
           return;
         }
         if (signal.aborted) return;
-        if (first) known = new Map();
-        limited.value = visibleTo;
-        take(data, first);
-        first = false;
+        visible.value = limits;
+        take(data);
         tries = 0;
       });
     } catch (e) {
@@ -199,12 +209,12 @@ export function start(): void {
     }
     stop?.abort();
     stop = new AbortController();
-    if (visible.value) void run(next, stop.signal);
+    if (inSight.value) void run(next, stop.signal);
   });
   // A hidden tab costs nothing: it follows again when it is seen.
   let hidden = 0;
   effect(() => {
     clearTimeout(hidden);
-    if (!visible.value) hidden = setTimeout(() => stop?.abort(), hideAfter);
+    if (!inSight.value) hidden = setTimeout(() => stop?.abort(), hideAfter);
   });
 }
