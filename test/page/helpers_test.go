@@ -91,8 +91,12 @@ func serveAll(tb testing.TB, configs map[string]*rest.Config, options server.Opt
 	s := &served{TB: tb, options: options, address: "127.0.0.1:0"}
 	s.options.Logger = slog.New(slog.DiscardHandler)
 	s.options.Version = "v0.0.0"
+	keep := mirror.Options{Logger: s.options.Logger}
+	if options.Reads.History != nil {
+		keep.Journal = options.Reads.History
+	}
 	var err error
-	if s.mirror, err = mirror.New(mirror.Options{Logger: s.options.Logger}); err != nil {
+	if s.mirror, err = mirror.New(keep); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.mirror.Close(context.Background()) })
@@ -129,6 +133,13 @@ func (s *served) start() {
 // startDemo serves the demo, as `tidings serve --demo` does.
 func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 	tb.Helper()
+	config, c := runDemo(tb, w)
+	return serve(tb, config, server.Options{}), c
+}
+
+// runDemo starts the cluster of the demo.
+func runDemo(tb testing.TB, w demo.Workload) (*rest.Config, *demo.Cluster) {
+	tb.Helper()
 	c := demo.New(w, fakeapi.Options{})
 	config, stop := fakeapi.InProcess(c.Cluster)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,7 +153,7 @@ func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 		<-done
 		stop()
 	})
-	return serve(tb, config, server.Options{}), c
+	return config, c
 }
 
 // startEmpty serves a cluster without pods.

@@ -10,6 +10,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
 )
 
@@ -19,19 +21,25 @@ func TestPictures(t *testing.T) {
 	if folder == "" {
 		t.Skip("PICTURES names no folder for the pictures")
 	}
-	s, _ := startDemo(t, demo.Workload{Seed: 1})
+	configs := map[string]*rest.Config{}
+	configs["prod"], _ = runDemo(t, demo.Workload{Seed: 1})
+	configs["staging"], _ = runDemo(t, demo.Workload{Seed: 2})
+	s := serveAll(t, configs, remember(t))
 	for _, picture := range []struct {
 		name, theme, fragment, ready string
 		width, height                int64
 		keys                         []string
 	}{
-		{"page-light", "light", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
-		{"page-dark", "dark", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
-		{"page-object", "light", "#/deployments", "document.querySelector('.object .field')", 1280, 720, []string{"j", enter}},
-		{"page-prompt", "dark", "#/nodes", "document.querySelector('.prompt li button')", 1280, 720, []string{":", "po"}},
-		{"page-phone", "light", "#/pods", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
+		{"page-light", "light", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
+		{"page-dark", "dark", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
+		{"page-object", "light", "#/deployments?cluster=prod", "document.querySelector('.object .field')", 1280, 720, []string{"j", enter}},
+		{"page-prompt", "dark", "#/nodes?cluster=prod", "document.querySelector('.prompt li button')", 1280, 720, []string{":", "po"}},
+		{"page-phone", "light", "#/pods?cluster=prod", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
+		{"page-clusters", "dark", "#/pods?cluster=prod,staging&columns=.spec.nodeName", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j"}},
+		{"page-changes", "light", "#/pods?cluster=prod", "document.querySelectorAll('.around li').length > 3 && document.querySelector('svg .changes')", 1280, 720, []string{"x"}},
+		{"page-past", "dark", "#/pods?cluster=prod", "document.querySelector('.time.past .marker') && document.querySelector('.fresh.wait')", 1280, 720, []string{":", "pods @prod -5s", enter, "j"}},
 	} {
-		p := visit(t, s, "")
+		p := visit(t, s, "#/pods?cluster=prod", "410")
 		theme := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.theme}}}
 		p.do(chromedp.EmulateViewport(picture.width, picture.height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, theme)

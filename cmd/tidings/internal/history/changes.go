@@ -32,6 +32,7 @@ type Log struct {
 	series  *Series
 	match   func(key string) bool // nil: of one object
 	key     string                // of that object
+	bare    bool                  // without the objects
 	next    uint64                // the next change
 	last    uint64                // the last change that was yielded
 	passed  uint64                // SeriesVersion of the last change before next
@@ -62,6 +63,19 @@ func (s *State) ChangesOf(cursor, key string) *Log {
 		l.key = key
 	}
 	return l
+}
+
+// Times yields the times of the changes that [Log.Read] would yield, without reading their
+// objects.
+func (l *Log) Times(ctx context.Context, until time.Time) iter.Seq2[time.Time, error] {
+	l.bare = true
+	return func(yield func(time.Time, error) bool) {
+		for c, err := range l.Read(ctx, until) {
+			if !yield(c.Time, err) {
+				return
+			}
+		}
+	}
 }
 
 // Cursor names the last change that was read, for [State.ChangesAfter].
@@ -161,6 +175,9 @@ func (l *Log) read(p pinned, until time.Time) (found []Change, done bool, err er
 		} else {
 			done = true
 		}
+	}
+	if l.bare {
+		return found, done, nil
 	}
 	return found, done, l.fetch(p, i, found)
 }

@@ -41,6 +41,33 @@ func (t *liveTable) fill(events read.Events) error {
 	return nil
 }
 
+// fillPast lists the objects of the query's moment, and keeps them until nobody looks.
+func (t *liveTable) fillPast() error {
+	waiting := make([]made, 0, bunch)
+	headed := sync.OnceFunc(func() { close(t.headed) })
+	meta, err := t.tables.reader.List(t.ctx, t.query, func(o *read.Object) error {
+		headed()
+		if waiting = append(waiting, made{Event: read.Event{Type: read.Added, Object: o}}); len(waiting) < bunch {
+			return nil
+		}
+		err := t.take(waiting)
+		waiting = waiting[:0]
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.past = meta.Past
+	t.mu.Unlock()
+	headed()
+	if err := t.take(append(waiting, made{Event: read.Event{Type: read.Synced, ResourceVersion: meta.ResourceVersion}})); err != nil {
+		return err
+	}
+	<-t.ctx.Done()
+	return nil
+}
+
 // take makes the rows of events and applies them.
 func (t *liveTable) take(events []made) error {
 	t.makeRows(events)

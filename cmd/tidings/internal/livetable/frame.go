@@ -23,6 +23,8 @@ type frame struct {
 	Synced          bool                     `json:"synced"`
 	Upstream        *upstream                `json:"upstream,omitempty"`
 	Clusters        []clusterFrame           `json:"clusters,omitempty"`
+	At              int64                    `json:"at,omitempty"` // the moment that was asked for, if it is a time
+	Moment          any                      `json:"moment,omitempty"`
 	Time            int64                    `json:"time"`
 }
 
@@ -41,11 +43,24 @@ type clusterFrame struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Synced          bool      `json:"synced"`
 	Upstream        *upstream `json:"upstream,omitempty"`
+	Moment          any       `json:"moment,omitempty"`
 	Visible         any       `json:"visible,omitempty"`
 	Problem         any       `json:"problem,omitempty"`
 }
 
+// moment is what a frame says of the moment that a part shows.
+func (w *Window) moment(i int, now state) any {
+	if now.parts[i].past == nil {
+		return nil
+	}
+	return w.parts[i].held.tables.opts.Moment(now.parts[i].past)
+}
+
+// upstreamOf returns nil for a table of the past.
 func upstreamOf(s partState) *upstream {
+	if s.upstream.Phase == "" {
+		return nil
+	}
 	return &upstream{Phase: s.upstream.Phase, Since: milliseconds(s.upstream.Since), Contact: milliseconds(s.upstream.LastContact)}
 }
 
@@ -54,9 +69,14 @@ func (w *Window) encode(now state) ([]byte, error) {
 	first := w.sentAt.IsZero()
 	f := frame{Synced: now.synced, Time: milliseconds(time.Now())}
 	if w.clusters == nil {
-		f.ResourceVersion, f.Upstream = now.parts[0].version, upstreamOf(now.parts[0])
+		f.ResourceVersion, f.Upstream, f.Moment = now.parts[0].version, upstreamOf(now.parts[0]), w.moment(0, now)
 	} else if !slices.EqualFunc(now.parts, w.sent.parts, partState.same) || time.Since(w.statesAt) >= quiet {
 		f.Clusters, w.statesAt = w.clusterFrames(now), time.Now()
+	}
+	if len(w.parts) > 0 {
+		if at := w.parts[0].held.table.query.Params().At; at != nil {
+			f.At = milliseconds(at.Time)
+		}
 	}
 	if first {
 		f.Columns, f.First = w.columns, &w.params.First
@@ -121,7 +141,7 @@ func (w *Window) clusterFrames(now state) []clusterFrame {
 	for i, p := range w.parts {
 		s := now.parts[i]
 		at := &out[p.cluster]
-		at.Objects, at.ResourceVersion, at.Synced, at.Upstream = s.objects, s.version, s.synced, upstreamOf(s)
+		at.Objects, at.ResourceVersion, at.Synced, at.Upstream, at.Moment = s.objects, s.version, s.synced, upstreamOf(s), w.moment(i, now)
 	}
 	return out
 }

@@ -96,6 +96,9 @@ func (t *liveTable) follow() error {
 	if err != nil {
 		return err
 	}
+	if t.query.Params().At != nil {
+		return t.fillPast()
+	}
 	events, err := t.tables.reader.Watch(t.ctx, t.query, "")
 	if err != nil {
 		return err

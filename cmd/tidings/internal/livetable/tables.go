@@ -25,6 +25,9 @@ type Options struct {
 	// Linger is how long a table is kept up to date after its last window was closed:
 	// the next one may come soon. 0 means 5 seconds.
 	Linger time.Duration
+	// Moment returns what frames say of the moment that a table of the past shows, as
+	// JSON. It is needed only for such tables.
+	Moment func(*read.Past) any
 }
 
 // Tables has the live tables of a reader. Its methods are safe for concurrent use.
@@ -51,6 +54,7 @@ type tableKey struct {
 	namespace      string
 	labels, fields string
 	within         string
+	at             string // the moment; "": the present
 	further        string // the further columns
 }
 
@@ -62,6 +66,9 @@ func keyOf(q *read.Query, further []string) tableKey {
 	}
 	if p.Fields != nil {
 		k.fields = p.Fields.String()
+	}
+	if p.At != nil {
+		k.at = p.At.String()
 	}
 	if within, limited := q.Namespaces(); limited {
 		k.within = strings.Join(within, ",")

@@ -150,7 +150,7 @@ func (a *audited) what() {
 // hold anything: tokens, what exec runs, what a proxied service is sent.
 var auditedParameters = []string{
 	// of REST routes, and of reads of the Kubernetes API
-	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "descending", "exclude", "fieldSelector", "filter", "first", "labelSelector", "limit", "namespace", "pretty", "resourceVersion",
+	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "counts", "descending", "exclude", "fieldSelector", "filter", "first", "labelSelector", "limit", "namespace", "objects", "pretty", "resourceVersion",
 	"resourceVersionMatch", "sendInitialEvents", "since", "sort", "source", "timeout", "timeoutSeconds", "until", "verbose", "visible", "watch", "window",
 	// of requests that are forwarded
 	"container", "dryRun", "fieldManager", "fieldValidation", "follow", "force", "gracePeriodSeconds", "limitBytes", "orphanDependents",

@@ -44,6 +44,7 @@ func isJoint(r *http.Request) bool {
 type joint struct {
 	server  *Server
 	request *http.Request
+	at      string // the moment of all parts; "": the present
 	ctx     context.Context
 	running sync.WaitGroup
 
@@ -90,8 +91,19 @@ func (s *Server) sendJoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	at := p.at
+	if at != "" {
+		moment, err := read.ParseMoment(at, time.Now())
+		if err != nil {
+			return err
+		}
+		if moment.Time.IsZero() {
+			return invalid(nil, "at: %.80q is a resourceVersion, which means something else in each cluster: give a time", at)
+		}
+		at = moment.String()
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	j := &joint{server: s, request: r, ctx: ctx, parts: map[string]*jointPart{}}
+	j := &joint{server: s, request: r, at: at, ctx: ctx, parts: map[string]*jointPart{}}
 	defer j.running.Wait()
 	defer cancel(nil)
 	if err := j.follow(p.clusters); err != nil {
@@ -317,7 +329,9 @@ func (p *jointPart) run(ctx context.Context, name string) {
 func (p *jointPart) request(ctx context.Context, name string) *partProblem {
 	r := p.joint.request.Clone(context.WithValue(ctx, partKey{}, p))
 	query := r.URL.Query()
-	query.Del("clusters")
+	if query.Del("clusters"); p.joint.at != "" {
+		query.Set("at", p.joint.at)
+	}
 	r.URL = &url.URL{Path: "/clusters/" + name + r.URL.Path, RawPath: ClusterPath(name) + r.URL.EscapedPath(), RawQuery: query.Encode()}
 	answer := &partAnswer{header: http.Header{}}
 	func() {

@@ -22,7 +22,7 @@ import (
 type params struct {
 	names     []string // of all parameters given
 	namespace string
-	// namespaces are those of a window that names several, sorted.
+	// namespaces are those of a window or of changes that names several, sorted.
 	namespaces []string
 	clusters   string          // of a joint window
 	labels     labels.Selector // nil: none given
@@ -36,6 +36,7 @@ type params struct {
 	at         string
 	changes    bool
 	objects    bool
+	counts     int // parts of the time to count changes in; 0: the changes themselves
 	visible    bool
 	window     *livetable.Params // nil: none asked for
 }
@@ -46,11 +47,11 @@ var (
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
 	getParams   = []string{"source", "watch", "at", "changes"}
 	// windowParams are those of a window of a live table.
-	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "window", "columns", "filter", "sort", "descending", "first", "count"}
+	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "at", "window", "columns", "filter", "sort", "descending", "first", "count"}
 	// jointParams are those of a window of several clusters.
 	jointParams = append([]string{"clusters"}, windowParams...)
 	// changesParams are those of the changes of a list or an object.
-	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects"}
+	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects", "counts"}
 )
 
 // parseParams parses a query string. An unknown parameter is an error: a misspelt
@@ -151,6 +152,10 @@ func (p *params) set(name, value string) error {
 	case "objects":
 		p.objects, err = parseBool(name, value)
 		return err
+	case "counts":
+		if p.counts, err = strconv.Atoi(value); err != nil || p.counts < 1 || p.counts > maxCounts {
+			return invalid(nil, "counts: %.80q is not a number of parts from 1 to %d", value, maxCounts)
+		}
 	case "window":
 		_, err = parseBool(name, value)
 		return err
@@ -173,6 +178,9 @@ func (p *params) set(name, value string) error {
 
 // defaultRows is the number of rows of a window that names none.
 const defaultRows = 100
+
+// maxCounts is the number of parts of a time in which changes are counted.
+const maxCounts = 500
 
 // setWindow parses a parameter of a window.
 func (p *params) setWindow(name, value string) (err error) {
@@ -237,7 +245,7 @@ func lastEventID(r *http.Request, p params) string {
 	return p.since
 }
 
-// severalNamespaces parses the namespaces of a window that names several.
+// severalNamespaces parses the namespaces of a window, or of changes, if there are several.
 func (p *params) severalNamespaces(resource cluster.Resource, rt route) error {
 	switch {
 	case p.visible:

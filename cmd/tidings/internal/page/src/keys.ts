@@ -2,6 +2,8 @@ import { signal } from "@preact/signals";
 import { go, print, query } from "./query";
 import { columns, total } from "./rows";
 import { copyCommand } from "./status";
+import { step, travel, zoom } from "./time";
+import { focusTime } from "./timebar";
 import { chosen, cursor, move, open, pageSize, sortBy } from "./table";
 
 // panel is what is open above the table.
@@ -14,11 +16,16 @@ export const help: [string, string][] = [
   ["j k ↓ ↑", "next row, previous row"],
   ["PgDn PgUp g G", "page, first row, last row"],
   ["Enter", "open the object"],
-  ["Esc", "close, or clear the filter"],
+  ["Esc", "close, clear the filter, or go back to now"],
   ["1 … 9", "sort by that column; again: the other way round; again: not"],
   ["< >", "sort by the column before, or after"],
   ["0", "sort by namespace and name"],
   ["w", "all columns, or the usual ones"],
+  ["b", "the time bar: ← → move it; -15m or a time at the prompt does, too"],
+  ["[ ]", "back in time, forward in time"],
+  ["n", "now"],
+  ["z", "another time span of the bar"],
+  ["x", "what changed around here"],
   ["c", "copy as a kubectl command"],
   ["t", "use a token"],
   ["?", "these keys"],
@@ -34,7 +41,9 @@ function back(): void {
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   if (panel.value) panel.value = "";
   else if (query.value.object) go({ object: "" });
+  else if (query.value.around) go({ around: "" });
   else if (query.value.filter) go({ filter: "" }, true);
+  else if (query.value.at) travel(0);
 }
 
 // show opens a panel with an input, and moves the focus there at once: the next key
@@ -70,6 +79,12 @@ const actions: Record<string, () => void> = {
   "<": () => sortNext(-1),
   ">": () => sortNext(1),
   w: () => go({ wide: !query.value.wide }, true),
+  b: focusTime,
+  "[": () => step(-1),
+  "]": () => step(1),
+  n: () => travel(0),
+  z: zoom,
+  x: () => go({ around: query.value.around ? "" : "10" }),
   c: copyCommand,
 };
 
@@ -79,8 +94,8 @@ export function listen(): void {
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
     if (typing && !(e.key === "Escape")) return;
     if (e.key === "Enter" && e.target instanceof HTMLButtonElement) return;
-    const reading = query.value.object !== "" && panel.value === "";
-    if (reading && !["Escape", ":", "?", "c", "t"].includes(e.key)) return; // the keys scroll the object
+    const reading = (query.value.object !== "" || query.value.around !== "") && panel.value === "";
+    if (reading && !["Escape", ":", "?", "c", "t", "b", "[", "]", "n", "z", "x"].includes(e.key)) return; // the keys scroll what is read
     const action = /^[1-9]$/.test(e.key) ? () => sortBy(+e.key - 1) : actions[e.key];
     if (!action) return;
     e.preventDefault();

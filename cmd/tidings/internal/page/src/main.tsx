@@ -8,6 +8,10 @@ import { print, query } from "./query";
 import { start } from "./rows";
 import { Fresh, Summary, Token, Trouble } from "./status";
 import { Table } from "./table";
+import { Changes } from "./changes";
+import { PastObject } from "./past";
+import { startTime } from "./time";
+import { TimeBar } from "./timebar";
 
 function Help() {
   return (
@@ -39,13 +43,14 @@ function App() {
         <Fresh />
       </header>
       <Summary />
+      <TimeBar />
       <Trouble />
       <Prompt />
       {p === "help" && <Help />}
       {p === "token" && <Token message="A bearer token of the cluster" />}
       <main>
-        <Table />
-        {query.value.object && <ObjectView />}
+        {query.value.around ? <Changes /> : <Table />}
+        {query.value.object && (query.value.at ? <PastObject /> : <ObjectView />)}
       </main>
       <footer>
         <button type="button" tabIndex={-1} onClick={() => show("prompt")}><kbd>:</kbd> show</button>
@@ -64,4 +69,5 @@ effect(() => {
 });
 listen();
 start();
+startTime();
 render(<App />, document.body);

@@ -15,7 +15,7 @@ let beat = 0;
 const mostLines = 10_000;
 const longest = 4_000;
 
-function lines(object: any): string[] {
+export function lines(object: any): string[] {
   const { managedFields: _, ...metadata } = object.metadata ?? {}; // as kubectl shows objects
   const all = yaml(mask({ ...object, metadata }));
   const some = all.slice(0, mostLines).map((l) => (l.length > longest ? `${l.slice(0, longest)}… (${l.length - longest} more characters)` : l));

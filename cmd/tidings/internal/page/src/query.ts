@@ -15,10 +15,21 @@ export interface Query {
   columns: string; // paths of fields that are further columns, separated by commas
   object: string; // the key of the open object
   of: string; // the cluster of the open object, if the table has several
+  at: string; // the moment that is shown, in ISO 8601; "": the present
+  around: string; // show the changes of so many minutes before and after instead of the table
 }
 
-const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, columns: "", object: "", of: "" };
-const texts = ["cluster", "namespace", "labels", "fields", "filter", "sort", "columns", "object", "of"] as const;
+const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, columns: "", object: "", of: "", at: "", around: "" };
+const texts = ["cluster", "namespace", "labels", "fields", "filter", "sort", "columns", "object", "of", "at", "around"] as const;
+
+// momentOf reads a moment, such as -15m or a time, as ISO 8601.
+function momentOf(text: string): string | undefined {
+  const ago = /^-(\d+(?:\.\d+)?)(s|m|h|d)$/.exec(text);
+  if (ago) return new Date(Date.now() - +ago[1] * { s: 1, m: 60, h: 3600, d: 86400 }[ago[2] as "s"]! * 1000).toISOString();
+  if (!/^\d{4}-\d\d-\d\dT/.test(text)) return undefined;
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}
 
 function fromFragment(fragment: string): Query {
   const [path, params] = fragment.replace(/^#\/?/, "").split("?", 2);
@@ -31,6 +42,8 @@ function fromFragment(fragment: string): Query {
   }
   const q: Query = { ...none, resource, descending: p.has("descending"), wide: p.has("wide") };
   for (const name of texts) q[name] = p.get(name) ?? "";
+  q.at = momentOf(q.at) ?? "";
+  if (!/^\d{1,4}$/.test(q.around)) q.around = "";
   return q;
 }
 
@@ -94,7 +107,9 @@ export function parse(typed: string): Partial<Query> | string {
       i += 2;
     } else if (/^(not)?in\(/.test(rest[i + 1] ?? "")) {
       labels.push(word + " " + rest[++i]);
-    } else if (word.startsWith("/")) namespaces.push(word.slice(1));
+    } else if (word === "now") q.at = "";
+    else if (momentOf(word)) q.at = momentOf(word)!;
+    else if (word.startsWith("/")) namespaces.push(word.slice(1));
     else if (word.startsWith("@")) clusters.push(word.slice(1));
     else if (word.startsWith("+")) columns.push(word.slice(1));
     else if (word.startsWith(".")) fields.push(word.slice(1));
@@ -118,6 +133,7 @@ export function print(q: Query): string {
   if (q.columns) words.push(...q.columns.split(",").map((c) => "+" + c));
   if (q.namespace) words.push("/" + q.namespace);
   if (q.cluster) words.push("@" + q.cluster);
+  if (q.at) words.push(q.at);
   return words.join(" ");
 }
 
@@ -125,7 +141,7 @@ export function print(q: Query): string {
 export function command(q: Query): string {
   const quote = (s: string) => (/^[\w.,=/-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'");
   const cluster = clusterOf(q);
-  const words = [several(q) && !q.object ? "tidings get" : "kubectl get", quote(q.resource)];
+  const words = [q.at || (several(q) && !q.object) ? "tidings get" : "kubectl get", quote(q.resource)];
   if (q.object) {
     const parts = q.object.split("/");
     words.push(quote(parts[parts.length - 1]));
@@ -137,6 +153,7 @@ export function command(q: Query): string {
     if (q.fields) words.push("--field-selector", quote(q.fields));
     if (q.wide) words.push("-o wide");
   }
+  if (q.at) words.push("--at", q.at, "--server", location.origin);
   if (cluster) words.push("--context", quote(cluster));
   else if (several(q)) words.push(...q.cluster.split(",").map((c) => "--context " + quote(c)));
   return words.join(" ");

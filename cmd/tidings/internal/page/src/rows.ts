@@ -13,8 +13,11 @@ interface Frame {
   columns?: Column[]; total?: number; objects?: number; counts?: { status: string; rows: number }[]; first?: number; keys?: string[];
   rows?: Record<string, Cell[]>; cells?: Record<string, Record<string, Cell>>;
   resourceVersion?: string; synced: boolean; time: number;
-  upstream?: Upstream; clusters?: ClusterState[];
+  upstream?: Upstream; clusters?: ClusterState[]; moment?: Moment; at?: number;
 }
+
+// Moment is the newest change that is shown of the past, and the gap in which the moment lies.
+export interface Moment { time: string; gap?: { from: string; to?: string; reason: string } }
 
 export interface Upstream { phase: string; since: number; contact: number }
 export interface Visible { all: boolean; namespaces: string[]; refused?: string[] }
@@ -22,7 +25,7 @@ export interface Visible { all: boolean; namespaces: string[]; refused?: string[
 // ClusterState is what is known of one of several clusters. Without an upstream and a
 // problem it is waited for.
 export interface ClusterState {
-  name: string; objects: number; synced: boolean; upstream?: Upstream; visible?: Visible;
+  name: string; objects: number; synced: boolean; upstream?: Upstream; visible?: Visible; moment?: Moment;
   problem?: { status: number; error: string; reason: string };
 }
 
@@ -36,6 +39,7 @@ export const synced = signal(false);
 export const upstream = signal<Upstream | null>(null); // null: of several clusters
 export const clusters = signal<ClusterState[]>([]); // if there are several
 export const version = signal("");
+export const moments = signal<Moment[]>([]); // of each cluster, in the past
 export const visible = signal<Visible | null>(null); // the namespaces that the rows are limited to, if they are
 export const shown = signal(false); // there are rows of this query
 export const widths = signal<number[]>([]);
@@ -68,19 +72,32 @@ const wanted = computed(() => {
   return last;
 });
 
+// mayRead are the namespaces that the rows of the present were limited to; "": they were not.
+const mayRead = signal("");
+effect(() => {
+  const v = visible.value;
+  if (v && !query.value.at && !query.value.namespace) mayRead.value = v.all ? "" : v.namespaces.slice(0, 64).join(",");
+});
+
 const target = computed(() => {
   const q = query.value;
   const { path, params: p } = table(q.resource);
-  if (q.namespace) p.set("namespace", q.namespace);
-  else p.set("visible", "true");
+  // Which namespaces may be seen is found for the present, so the past is asked for by their names.
+  const may = q.at && !q.namespace ? mayRead.value : "";
+  if (q.namespace || may) p.set("namespace", q.namespace || may);
+  else if (!q.at) p.set("visible", "true");
+  if (q.at) p.set("at", q.at);
   if (q.labels) p.set("labelSelector", q.labels);
   if (q.fields) p.set("fieldSelector", q.fields);
   if (q.columns || q.wide) p.set("columns", [q.wide ? "*" : "", q.columns].filter(Boolean).join(","));
+  const at = p.get("at") ?? "";
+  p.delete("at");
   const selects = path + "?" + p;
+  if (at) p.set("at", at);
   if (q.filter) p.set("filter", q.filter);
   if (q.sort) p.set("sort", q.sort);
   if (q.descending) p.set("descending", "true");
-  return { selects, path: path + "?" + p };
+  return { selects, at, path: path + "?" + p };
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
@@ -93,6 +110,7 @@ let known = new Map<string, Row>();
 function take(f: Frame): void {
   beat++;
   batch(() => {
+    moved = false;
     if (f.columns) { // the frame is complete
       const same = shown.value && f.columns.map((c) => c.name).join() === columns.value.map((c) => c.name).join();
       if (!same) widths.value = f.columns.map((c) => c.name.length + 1);
@@ -131,6 +149,8 @@ function take(f: Frame): void {
     synced.value = f.synced;
     upstream.value = f.upstream ?? null;
     if (f.clusters || !several(query.value)) clusters.value = f.clusters ?? [];
+    if (!several(query.value)) moments.value = f.moment ? [f.moment] : [];
+    else if (f.clusters) moments.value = f.clusters.flatMap((c) => (c.moment ? [c.moment] : []));
     version.value = f.resourceVersion ?? "";
     skew.value = f.time - Date.now();
     heardAt.value = Date.now();
@@ -182,6 +202,7 @@ async function run(path: string, signal: AbortSignal): Promise<void> {
     } catch (e) {
       if (signal.aborted) return;
       const problem = e as Error;
+      if (moved) clear(); // they are of another moment
       link.value = { state: "lost", since: link.value.state === "lost" ? link.value.since : Date.now(), problem };
       if (problem instanceof Problem && problem.final) return;
       await sleep(Math.min(5000, 250 * 2 ** tries), signal);
@@ -189,7 +210,16 @@ async function run(path: string, signal: AbortSignal): Promise<void> {
   }
 }
 
+function clear(): void {
+  shown.value = false;
+  rows.value = [];
+  counts.value = [];
+  total.value = 0;
+}
+
 let selects = "";
+let shownAt = "";
+let moved = false; // to another moment, whose rows have not come
 let stop: AbortController | null = null;
 
 // start follows the query from now on.
@@ -200,12 +230,14 @@ export function start(): void {
     if (selects !== target.value.selects + token.value) {
       selects = target.value.selects + token.value;
       batch(() => {
-        shown.value = false;
-        rows.value = [];
-        counts.value = [];
-        total.value = 0;
+        clear();
         link.value = { state: "connecting", since: Date.now() };
       });
+    }
+    if (shownAt !== target.value.at) {
+      shownAt = target.value.at;
+      moved = true;
+      link.value = { state: "connecting", since: Date.now() };
     }
     stop?.abort();
     stop = new AbortController();

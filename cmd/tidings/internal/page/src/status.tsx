@@ -4,6 +4,7 @@ import { type ClusterState, clusters, counts, heardAt, link, now, objects, shown
 import { tone } from "./format";
 import { Problem, token } from "./stream";
 import { panel } from "./keys";
+import { AsOf } from "./timebar";
 
 const thousands = new Intl.NumberFormat("en");
 
@@ -32,6 +33,7 @@ export function Fresh() {
     );
   }
   if (!synced.value) return <span class="fresh wait" role="status">loading {thousands.format(objects.value)}…</span>;
+  if (query.value.at) return <AsOf />;
   const u = upstream.value;
   if (!u) { // of several clusters
     const behind = clusters.value.filter((c) => !live(c));
@@ -51,6 +53,7 @@ function Clusters() {
       {clusters.value.map((c) => {
         const state = c.problem
           ? { tone: "bad", text: c.problem.status === 401 ? "does not accept your token" : c.problem.status === 403 ? "not permitted" : "not shown: " + c.problem.error.slice(0, 120) }
+          : c.moment ? { tone: "wait", text: "as it was" }
           : c.upstream ? (c.synced ? lag(c.upstream) : { tone: "wait", text: "loading…" }) : { tone: "wait", text: "connecting…" };
         return (
           <span key={c.name} class="cluster" title={c.problem && visibleText(c.problem.error)}>

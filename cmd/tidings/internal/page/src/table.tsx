@@ -2,8 +2,9 @@ import { computed, effect, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { text, tone, visibleText } from "./format";
 import { go, query, several } from "./query";
-import { type Cell, clusters, columns, link, now, part, type Row, rows, shown, skew, synced, total, visible, widths, windowFirst } from "./rows";
+import { type Cell, clusters, columns, link, part, type Row, rows, shown, synced, total, visible, widths, windowFirst } from "./rows";
 import { signal } from "@preact/signals";
+import { clock } from "./time";
 
 export const rowHeight = 26;
 
@@ -44,7 +45,7 @@ export function open(row: Row | undefined): void {
 
 // Empty says that there is nothing, as far as one may see.
 function Empty() {
-  const missing = clusters.value.filter((c) => !c.upstream).map((c) => c.name);
+  const missing = clusters.value.filter((c) => !c.upstream && !c.moment).map((c) => c.name);
   const refused = visible.value?.refused ?? clusters.value.flatMap((c) => c.visible?.refused ?? []);
   const where = [...missing, ...refused.map((n) => "namespace " + n)];
   if (where.length > 0) return <p class="empty">None where you can see. Not shown: {visibleText(where.join(", "))}.</p>;
@@ -53,7 +54,7 @@ function Empty() {
 
 // Time shows a time since an event, which changes by itself.
 function Time({ cell }: { cell: Cell }) {
-  return <>{visibleText(text(cell, now.value + skew.value))}</>;
+  return <>{visibleText(text(cell, clock.value))}</>;
 }
 
 function Line({ row, index, numeric, status }: { row: Row; index: number; numeric: boolean[]; status: number }) {
@@ -94,7 +95,7 @@ export function Table() {
     // Another selection or order begins at the top.
     let before = "";
     const stop = effect(() => {
-      const { object: _, of: __, wide: ___, ...selects } = query.value;
+      const { object: _, of: __, wide: ___, at: ____, around: _____, ...selects } = query.value;
       const next = JSON.stringify(selects);
       if (before && before !== next) {
         element.scrollTop = 0;
@@ -111,7 +112,7 @@ export function Table() {
   const after = Math.max(0, total.value - windowFirst.value - rows.value.length) * rowHeight;
   const { sort, descending } = query.value;
   return (
-    <div class={"rows" + (link.value.state === "lost" ? " stale" : "")} ref={box} tabIndex={0} aria-label={query.value.resource}>
+    <div class={"rows" + (link.value.state !== "open" ? " stale" : "")} ref={box} tabIndex={0} aria-label={query.value.resource}>
       {shown.value && (
         <table aria-rowcount={total.value + 1}>
           <colgroup>
