@@ -197,6 +197,22 @@ func compareNatural(a, b string) int {
 	return len(a) - len(b)
 }
 
+// sortBytes returns a text that compares by its bytes as compareNatural compares texts: a
+// number has its length before it.
+func sortBytes(text string) string {
+	b := make([]byte, 0, len(text)+8)
+	for text != "" {
+		if !digit(text[0]) {
+			b, text = append(b, lower(text[0])), text[1:]
+			continue
+		}
+		var digits string
+		digits, text = number(text)
+		b = append(append(b, '0', byte(len(digits)>>8), byte(len(digits))), digits...)
+	}
+	return string(b)
+}
+
 func digit(b byte) bool { return '0' <= b && b <= '9' }
 
 func lower(b byte) byte {

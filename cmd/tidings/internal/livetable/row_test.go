@@ -81,3 +81,26 @@ func FuzzField(f *testing.F) {
 		_ = pack([]any{field.value(object)})
 	})
 }
+
+func FuzzSortBytes(f *testing.F) {
+	f.Add("pod-10", "pod-9")
+	f.Add("a01", "A1")
+	f.Add("1.10", "1.9x")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if got, want := strings.Compare(sortBytes(a), sortBytes(b)), compareNatural(a, b); (got < 0) != (want < 0) || (got > 0) != (want > 0) {
+			t.Fatalf("%q, %q: %d, want %d", a, b, got, want)
+		}
+	})
+}
+
+func FuzzContains(f *testing.F) {
+	f.Add("CrashLoopBackOff", "backoff")
+	f.Add("ÄÖ İ", "i")
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, text, word string) {
+		word = strings.ToLower(word)
+		if got, want := contains(text, word), strings.Contains(strings.ToLower(text), word); got != want {
+			t.Fatalf("%q in %q: %t", word, text, got)
+		}
+	})
+}

@@ -39,6 +39,7 @@ type liveTable struct {
 	mu       sync.Mutex
 	rows     map[string]*row
 	orders   map[sorting]*order
+	spare    []*order // those without users, the oldest first
 	version  string
 	synced   bool
 	err      error // why it ended
@@ -87,6 +88,7 @@ func (t *liveTable) run() {
 	t.tables.charge(t.owner, -t.charged)
 	t.rows, t.charged = nil, 0
 	clear(t.orders)
+	t.spare = nil
 	t.mu.Unlock()
 	t.notify()
 }
@@ -163,6 +165,9 @@ func (t *liveTable) account() error {
 	return err
 }
 
+// maxSpare is how many orders of a table are kept up to date without a window.
+const maxSpare = 2
+
 // order returns the order of a sorting, which must be given back with leave.
 func (t *liveTable) order(by sorting) (*order, error) {
 	t.mu.Lock()
@@ -172,9 +177,12 @@ func (t *liveTable) order(by sorting) (*order, error) {
 	}
 	o := t.orders[by]
 	if o == nil {
-		o = newOrder(by, t.status, t.rows)
+		unfiltered := by
+		unfiltered.filter, unfiltered.shown, unfiltered.cluster = "", "", ""
+		o = newOrder(by, t.status, t.rows, t.orders[unfiltered])
 		t.orders[by] = o
 	}
+	t.spare = slices.DeleteFunc(t.spare, func(s *order) bool { return s == o })
 	o.users++
 	return o, nil
 }
@@ -182,8 +190,13 @@ func (t *liveTable) order(by sorting) (*order, error) {
 func (t *liveTable) leave(o *order) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.users--; o.users == 0 && t.orders[o.sorting] == o {
-		delete(t.orders, o.sorting)
+	if o.users--; o.users > 0 || t.orders[o.sorting] != o {
+		return
+	}
+	// The next filter begins with the order that it is of, and some go back to the one before.
+	if t.spare = append(t.spare, o); len(t.spare) > maxSpare {
+		delete(t.orders, t.spare[0].sorting)
+		t.spare = t.spare[1:]
 	}
 }
 

@@ -198,7 +198,11 @@ func (w *Window) Next(ctx context.Context) ([]byte, error) {
 		if err := w.sleep(ctx, min(wait, sampleEvery), changed); err != nil {
 			return nil, err
 		}
-		if err := w.sleep(ctx, min(wait, interval)-time.Since(w.looked), nil); err != nil {
+		pause := interval
+		if w.sentAt.IsZero() { // somebody waits for it
+			pause = interval / 10
+		}
+		if err := w.sleep(ctx, min(wait, pause)-time.Since(w.looked), nil); err != nil {
 			return nil, err
 		}
 	}

@@ -90,14 +90,11 @@ const target = computed(() => {
   if (q.labels) p.set("labelSelector", q.labels);
   if (q.fields) p.set("fieldSelector", q.fields);
   if (q.columns || q.wide) p.set("columns", [q.wide ? "*" : "", q.columns].filter(Boolean).join(","));
-  const at = p.get("at") ?? "";
-  p.delete("at");
-  const selects = path + "?" + p;
-  if (at) p.set("at", at);
+  const selects = JSON.stringify([path, q.cluster, q.namespace, q.labels, q.fields, q.columns, q.wide]); // at any moment
   if (q.filter) p.set("filter", q.filter);
   if (q.sort) p.set("sort", q.sort);
   if (q.descending) p.set("descending", "true");
-  return { selects, at, path: path + "?" + p };
+  return { selects, at: q.at, path: path + "?" + p };
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
