@@ -37,7 +37,6 @@ func TestPictures(t *testing.T) {
 		{"page-phone", "light", "#/pods?cluster=prod", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
 		{"page-clusters", "dark", "#/pods?cluster=prod,staging&columns=.spec.nodeName", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j"}},
 		{"page-changes", "light", "#/pods?cluster=prod", "document.querySelectorAll('.around li').length > 3 && document.querySelector('svg .changes')", 1280, 720, []string{"x"}},
-		{"page-past", "dark", "#/pods?cluster=prod", "document.querySelector('.time.past .marker') && document.querySelector('.fresh.wait').innerText.includes('past') && document.querySelector('.summary b')", 1280, 720, []string{":", "pods @prod -5s", enter, "j"}},
 	} {
 		p := visit(t, s, "#/pods?cluster=prod", "410")
 		theme := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.theme}}}
