@@ -84,6 +84,12 @@ type served struct {
 
 func serve(tb testing.TB, config *rest.Config, options server.Options) *served {
 	tb.Helper()
+	return serveAll(tb, map[string]*rest.Config{"demo": config}, options)
+}
+
+// serveAll serves several clusters.
+func serveAll(tb testing.TB, configs map[string]*rest.Config, options server.Options) *served {
+	tb.Helper()
 	s := &served{TB: tb, options: options, address: "127.0.0.1:0"}
 	s.options.Logger = slog.New(slog.DiscardHandler)
 	s.options.Version = "v0.0.0"
@@ -96,7 +102,7 @@ func serve(tb testing.TB, config *rest.Config, options server.Options) *served {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.mirror.Close(context.Background()) })
-	if err := s.mirror.Set(tb.Context(), map[string]*rest.Config{"demo": config}); err != nil {
+	if err := s.mirror.Set(tb.Context(), configs); err != nil {
 		tb.Fatal(err)
 	}
 	s.start()
@@ -129,6 +135,13 @@ func (s *served) start() {
 // startDemo serves the demo, as `tidings serve --demo` does.
 func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 	tb.Helper()
+	config, c := runDemo(tb, w)
+	return serve(tb, config, withHistory(tb)), c
+}
+
+// runDemo starts the cluster of the demo.
+func runDemo(tb testing.TB, w demo.Workload) (*rest.Config, *demo.Cluster) {
+	tb.Helper()
 	c := demo.New(w, fakeapi.Options{})
 	config, stop := fakeapi.InProcess(c.Cluster)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,7 +155,7 @@ func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 		<-done
 		stop()
 	})
-	return serve(tb, config, withHistory(tb)), c
+	return config, c
 }
 
 // withHistory makes a server keep a history in memory.

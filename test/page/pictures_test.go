@@ -9,6 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 	appsv1 "k8s.io/api/apps/v1"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
@@ -19,25 +21,31 @@ func TestPictures(t *testing.T) {
 	if folder == "" {
 		t.Skip("PICTURES names no folder for the pictures")
 	}
-	s, c := startDemo(t, demo.Workload{Seed: 1})
+	configs := map[string]*rest.Config{}
+	config, c := runDemo(t, demo.Workload{Seed: 1})
+	configs["prod"] = config
+	configs["staging"], _ = runDemo(t, demo.Workload{Seed: 2})
+	s := serveAll(t, configs, withHistory(t))
 	rollOut(t, s, c)
 	for _, picture := range []struct {
 		name, theme, fragment, ready string
 		width, height                int64
 		keys                         []string
 	}{
-		{"page-light", "light", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
-		{"page-dark", "dark", "#/pods?sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
-		{"page-object", "light", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 1280, 800, []string{enter}},
-		{"page-object-phone", "dark", "#/pods?sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
-		{"page-timeline", "light", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
-		{"page-timeline-phone", "dark", "#/deployments?object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
+		{"page-light", "light", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
+		{"page-dark", "dark", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j", "j"}},
+		{"page-prompt", "dark", "#/nodes?cluster=prod", "document.querySelector('.prompt li button')", 1280, 720, []string{":", "po"}},
+		{"page-phone", "light", "#/pods?cluster=prod", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
+		{"page-clusters", "dark", "#/pods?cluster=prod,staging&columns=.spec.nodeName", "document.querySelectorAll('tbody tr').length > 20", 1280, 720, []string{"j"}},
+		{"page-changes", "light", "#/pods?cluster=prod", "document.querySelectorAll('.around li').length > 3 && document.querySelector('svg .count')", 1280, 720, []string{"x"}},
+		{"page-object", "light", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 1280, 800, []string{enter}},
+		{"page-object-phone", "dark", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
+		{"page-timeline", "light", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
+		{"page-timeline-phone", "dark", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
 		{"page-pipeline", "dark", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 1280, 560, nil},
 		{"page-pipeline-phone", "light", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 390, 780, nil},
-		{"page-prompt", "dark", "#/nodes", "document.querySelector('.prompt li button')", 1280, 720, []string{":", "po"}},
-		{"page-phone", "light", "#/pods", "document.querySelectorAll('tbody tr').length > 5", 390, 780, nil},
 	} {
-		p := visit(t, s, "")
+		p := visit(t, s, "#/pods?cluster=prod", "410")
 		p.theme(picture.theme)
 		p.do(chromedp.EmulateViewport(picture.width, picture.height))
 		evaluate[string](p, "location.hash = "+`"`+picture.fragment+`"`)

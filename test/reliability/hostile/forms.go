@@ -332,7 +332,7 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 	}
 	if chance(r, 6) { // a window, which stays open
 		q.watch = true
-		q.query = append(q.query, "window=true", pick(r, "visible=true", "count=5", "count=0", "count=501", "first=-1", "first=999999", "sort=Name&descending=true", "sort=x", "filter=s-0", "filter=%21%00", "columns=%2A", "columns=Name,Age", "columns="))
+		q.query = append(q.query, "window=true", pick(r, "visible=true", "count=5", "count=0", "count=501", "first=-1", "first=999999", "sort=Name&descending=true", "sort=x", "filter=s-0", "filter=%21%00", "columns=%2A", "columns=Name,Age", "columns=", "columns=.metadata.labels", "columns=.a[*].b", "clusters=%2A", "clusters=a*a*a*a*b", "namespace=default,kube-system"))
 	}
 	switch {
 	case chance(r, 4): // the past

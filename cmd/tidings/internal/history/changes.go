@@ -34,6 +34,7 @@ type Log struct {
 	key     string                // of that object
 	watch   bool                  // the changes that match does not accept are yielded, too, without the object
 	before  bool                  // the versions before are wanted
+	bare    bool                  // without the objects
 	bunch   int                   // number of changes that are read together, 0 at first
 	next    uint64                // the next change
 	last    uint64                // the last change that was yielded
@@ -100,6 +101,19 @@ func (s *State) ChangesOf(cursor, key string) *Log {
 		l.key = key
 	}
 	return l
+}
+
+// Times yields the times of the changes that [Log.Read] would yield, without reading their
+// objects.
+func (l *Log) Times(ctx context.Context, until time.Time) iter.Seq2[time.Time, error] {
+	l.bare = true
+	return func(yield func(time.Time, error) bool) {
+		for c, err := range l.Read(ctx, until) {
+			if !yield(c.Time, err) {
+				return
+			}
+		}
+	}
 }
 
 // Cursor names the last change that was read, for [State.ChangesAfter].
@@ -200,6 +214,9 @@ func (l *Log) read(p pinned, until time.Time, most int) (found []Change, done bo
 		} else {
 			done = true
 		}
+	}
+	if l.bare {
+		return found, done, nil
 	}
 	for {
 		bytes, err := l.fetch(p, i, found, most)

@@ -2,8 +2,11 @@ package livetable
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/tidwall/btree"
 )
@@ -12,7 +15,8 @@ import (
 type sorting struct {
 	filter     string // of normalized terms, separated by spaces
 	shown      string // the columns that the filter looks at, see columnSet
-	column     int    // -1: by the key
+	cluster    string // if it is shown, the filter looks at it, too
+	column     int    // byKey: by the key; missing: none has it
 	descending bool
 }
 
@@ -48,7 +52,8 @@ func normalize(filter string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(strings.Fields(strings.ToLower(filter))))), " ")
 }
 
-func newOrder(by sorting, status int, rows map[string]*row) *order {
+// newOrder makes an order of rows. base, if not nil, is the same order without a filter.
+func newOrder(by sorting, status int, rows map[string]*row, base *order) *order {
 	o := &order{sorting: by, status: status, counts: map[string]int{}}
 	for _, word := range strings.Fields(by.filter) {
 		text, not := strings.CutPrefix(word, "!")
@@ -57,18 +62,79 @@ func newOrder(by sorting, status int, rows map[string]*row) *order {
 		}
 	}
 	o.tree = btree.NewBTreeGOptions(o.less, btree.Options{NoLocks: true})
-	items := make([]item, 0, len(rows))
-	for _, r := range rows {
-		if o.matches(r) {
-			items = append(items, o.item(r))
-			o.count(r, 1)
-		}
+	if base != nil {
+		base.tree.Scan(func(i item) bool {
+			if o.matches(i.row) {
+				o.tree.Load(i)
+				o.count(i.row, 1)
+			}
+			return true
+		})
+		return o
 	}
-	slices.SortFunc(items, o.compare)
-	for _, i := range items {
-		o.tree.Load(i)
+	for _, i := range o.sorted(rows) {
+		o.tree.Load(i.item)
+		o.count(i.row, 1)
 	}
 	return o
+}
+
+// sortable is an item with a text whose bytes sort as the item does.
+type sortable struct {
+	item
+	bytes string
+}
+
+// sorted returns the items of the rows that pass the filter, sorted, by all CPUs.
+func (o *order) sorted(rows map[string]*row) []sortable {
+	all := make([]*row, 0, len(rows))
+	for _, r := range rows {
+		all = append(all, r)
+	}
+	parts := make([][]sortable, max(1, min(runtime.GOMAXPROCS(0), len(all)/1024)))
+	var running sync.WaitGroup
+	for n := range parts {
+		running.Go(func() {
+			part := make([]sortable, 0, len(all)/len(parts)+1)
+			for _, r := range all[n*len(all)/len(parts) : (n+1)*len(all)/len(parts)] {
+				if o.matches(r) {
+					i := o.item(r)
+					part = append(part, sortable{i, sortBytes(i.text)})
+				}
+			}
+			slices.SortFunc(part, o.compareSortable)
+			parts[n] = part
+		})
+	}
+	running.Wait()
+	for len(parts) > 1 {
+		parts = append(parts[2:], o.mergeSorted(parts[0], parts[1]))
+	}
+	return parts[0]
+}
+
+func (o *order) mergeSorted(a, b []sortable) []sortable {
+	out := make([]sortable, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if o.compareSortable(a[0], b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
+// compareSortable is compare, without reading the numbers in texts each time.
+func (o *order) compareSortable(a, b sortable) int {
+	if a.none || b.none || o.column < 0 {
+		return o.compare(a.item, b.item)
+	}
+	c := cmp.Or(strings.Compare(a.bytes, b.bytes), cmp.Compare(a.num, b.num))
+	if o.descending {
+		c = -c
+	}
+	return cmp.Or(c, strings.Compare(a.row.key, b.row.key))
 }
 
 // replace replaces a row by another. One of them may be nil.
@@ -105,8 +171,31 @@ func (o *order) matches(r *row) bool {
 }
 
 func (o *order) has(r *row, text string) bool {
+	if o.cluster != "" && contains(o.cluster, text) {
+		return true
+	}
 	for i, c := range r.cells {
-		if o.shown[i] == '1' && (strings.Contains(strings.ToLower(c.text), text) || c.after != "" && strings.Contains(strings.ToLower(c.after), text)) {
+		if o.shown[i] == '1' && (contains(c.text, text) || c.after != "" && contains(c.after, text)) {
+			return true
+		}
+	}
+	return false
+}
+
+// contains reports whether a text has another, which is in lower case, whatever the case
+// of the text.
+func contains(text, lowered string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return strings.Contains(strings.ToLower(text), lowered)
+		}
+	}
+	for i := 0; i+len(lowered) <= len(text); i++ {
+		n := 0
+		for n < len(lowered) && lower(text[i+n]) == lowered[n] {
+			n++
+		}
+		if n == len(lowered) {
 			return true
 		}
 	}
@@ -116,6 +205,7 @@ func (o *order) has(r *row, text string) bool {
 func (o *order) item(r *row) item {
 	i := item{row: r}
 	if o.column < 0 {
+		i.none = o.column == missing
 		return i
 	}
 	switch c := r.at(o.column); c.kind {
@@ -141,6 +231,8 @@ func (o *order) compare(a, b item) int {
 			return 1
 		}
 		return -1
+	case a.none:
+		return strings.Compare(a.row.key, b.row.key)
 	case o.column < 0:
 		c = strings.Compare(a.row.key, b.row.key)
 	default:
@@ -150,17 +242,6 @@ func (o *order) compare(a, b item) int {
 		c = -c
 	}
 	return cmp.Or(c, strings.Compare(a.row.key, b.row.key))
-}
-
-// rows returns some rows of the order, from first on.
-func (o *order) rows(first, count int) []*row {
-	end := min(first+count, o.tree.Len())
-	var out []*row
-	for i := first; i < end; i++ {
-		found, _ := o.tree.GetAt(i)
-		out = append(out, found.row)
-	}
-	return out
 }
 
 // Count is the number of rows with one status.
@@ -173,9 +254,9 @@ type Count struct {
 const maxCounts = 8
 
 // byStatus returns the most frequent statuses. The rest are counted under "".
-func (o *order) byStatus() []Count {
+func byStatus(counts map[string]int) []Count {
 	out := []Count{}
-	for status, n := range o.counts {
+	for status, n := range counts {
 		out = append(out, Count{status, n})
 	}
 	slices.SortFunc(out, func(a, b Count) int { return cmp.Or(b.Rows-a.Rows, strings.Compare(a.Status, b.Status)) })

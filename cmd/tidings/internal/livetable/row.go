@@ -157,15 +157,18 @@ const (
 	itemOverhead = 64 // an entry of an order
 )
 
-// newRow makes the row of an object.
-func newRow(p *table.Printer, key, namespace string, withNamespace bool, content []byte) (*row, error) {
-	made, err := p.Row(content)
+// newRow makes the row of an object of a table.
+func (t *liveTable) newRow(key, namespace string, content []byte) (*row, error) {
+	made, err := t.printer.Row(content)
 	if err != nil {
 		return nil, err
 	}
-	values := made.Values()[:len(p.Columns())]
-	if withNamespace {
+	values := made.Values()[:len(t.printer.Columns())]
+	if t.withNamespace() {
 		values = append([]any{namespace}, values...)
+	}
+	for _, f := range t.paths {
+		values = append(values, f.value(content))
 	}
 	return &row{key: key, packed: pack(values)}, nil
 }
@@ -192,6 +195,22 @@ func compareNatural(a, b string) int {
 		a, b = a[1:], b[1:]
 	}
 	return len(a) - len(b)
+}
+
+// sortBytes returns a text that compares by its bytes as compareNatural compares texts: a
+// number has its length before it.
+func sortBytes(text string) string {
+	b := make([]byte, 0, len(text)+8)
+	for text != "" {
+		if !digit(text[0]) {
+			b, text = append(b, lower(text[0])), text[1:]
+			continue
+		}
+		var digits string
+		digits, text = number(text)
+		b = append(append(b, '0', byte(len(digits)>>8), byte(len(digits))), digits...)
+	}
+	return string(b)
 }
 
 func digit(b byte) bool { return '0' <= b && b <= '9' }

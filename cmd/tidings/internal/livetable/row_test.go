@@ -61,3 +61,46 @@ func TestNaturalOrder(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Whatever the path of a field is, it is refused or names a value of the object, and of a
+// Secret none that is to be hidden.
+func FuzzField(f *testing.F) {
+	for _, seed := range []string{".spec.nodeName", ".metadata.labels['a.b/c']", ".a[*].b[0]", `.a[?(@.b=="c")].d`, "..", ".a\\.b", "['@this']", ".data.x", "[*][*]"} {
+		f.Add(seed)
+	}
+	object := []byte(`{"type":"t","metadata":{"name":"n","annotations":{"last":"hidden"},"labels":{"a.b/c":"v"}},"data":{"x":"hidden"},"stringData":{"y":"hidden"},"a":[{"b":[1,2],"c":"d"}]}`)
+	f.Fuzz(func(t *testing.T, path string) {
+		field, ok := parseField(path)
+		if !ok {
+			return
+		}
+		text, _ := json.Marshal(field.value(object))
+		if field.harmless() && strings.Contains(string(text), "hidden") {
+			t.Fatalf("%s (%s) has %s", path, field.gjson, text)
+		}
+		_ = pack([]any{field.value(object)})
+	})
+}
+
+func FuzzSortBytes(f *testing.F) {
+	f.Add("pod-10", "pod-9")
+	f.Add("a01", "A1")
+	f.Add("1.10", "1.9x")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if got, want := strings.Compare(sortBytes(a), sortBytes(b)), compareNatural(a, b); (got < 0) != (want < 0) || (got > 0) != (want > 0) {
+			t.Fatalf("%q, %q: %d, want %d", a, b, got, want)
+		}
+	})
+}
+
+func FuzzContains(f *testing.F) {
+	f.Add("CrashLoopBackOff", "backoff")
+	f.Add("ÄÖ İ", "i")
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, text, word string) {
+		word = strings.ToLower(word)
+		if got, want := contains(text, word), strings.Contains(strings.ToLower(text), word); got != want {
+			t.Fatalf("%q in %q: %t", word, text, got)
+		}
+	})
+}

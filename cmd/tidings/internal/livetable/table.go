@@ -3,9 +3,7 @@ package livetable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,34 +16,50 @@ import (
 
 // liveTable is the rows of one query, kept up to date for as long as it has users.
 type liveTable struct {
-	tables *Tables
-	key    tableKey
-	owner  string // the caller that its memory counts against
-	query  *read.Query
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	users  int         // under Tables.mu
-	expiry *time.Timer // ends the table when nobody has used it for a time; under Tables.mu
+	tables  *Tables
+	key     tableKey
+	owner   string // the caller that its memory counts against
+	query   *read.Query
+	further []string // paths of fields
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	users   int         // under Tables.mu
+	expiry  *time.Timer // ends the table when nobody has used it for a time; under Tables.mu
 
 	// Set before headed is closed.
 	headed  chan struct{}
 	printer *table.Printer
+	paths   []fieldPath // of the further columns
 	columns []Column
 	status  int              // the status column; -1: there is none
 	source  *mirror.Informer // which mirrors the objects
 
-	changed broadcast.Signal
+	changed broadcast.Signal // wakes windows of this table alone
 
 	mu       sync.Mutex
 	rows     map[string]*row
 	orders   map[sorting]*order
+	spare    []*order // those without users, the oldest first
 	version  string
 	synced   bool
 	err      error // why it ended
 	size     int64 // of rows and orders
+	taken    int   // events since the size was charged; of the goroutine that fills it
 	charged  int64
 	sampled  time.Time
 	upstream informer.Status
+	past     *read.Past                     // the moment that it shows; nil: the present
+	joint    map[*broadcast.Signal]struct{} // those of windows of several tables
+}
+
+// notify wakes all windows of the table. t.mu is not held.
+func (t *liveTable) notify() {
+	t.changed.Notify()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.joint {
+		s.Notify()
+	}
 }
 
 // Column is a column of a table.
@@ -54,6 +68,8 @@ type Column struct {
 	Type        string `json:"type"` // as in a Table of the Kubernetes API
 	Description string `json:"description,omitempty"`
 	Wide        bool   `json:"wide,omitempty"` // shown only on request
+
+	further bool // the values of a field
 }
 
 // statusColumns are the columns by which rows are counted, the first that there is.
@@ -72,14 +88,18 @@ func (t *liveTable) run() {
 	t.tables.charge(t.owner, -t.charged)
 	t.rows, t.charged = nil, 0
 	clear(t.orders)
+	t.spare = nil
 	t.mu.Unlock()
-	t.changed.Notify()
+	t.notify()
 }
 
 func (t *liveTable) follow() error {
 	err := t.head()
 	if err != nil {
 		return err
+	}
+	if t.query.Params().At != nil {
+		return t.fillPast()
 	}
 	events, err := t.tables.reader.Watch(t.ctx, t.query, "")
 	if err != nil {
@@ -90,22 +110,7 @@ func (t *liveTable) follow() error {
 		return err
 	}
 	close(t.headed)
-	n := 0
-	for e, err := range events {
-		if err != nil {
-			return err
-		}
-		if err := t.apply(e); err != nil {
-			return err
-		}
-		if n++; n%256 == 0 || e.Type == read.Synced {
-			if err := t.account(); err != nil {
-				return err
-			}
-		}
-		t.changed.Notify()
-	}
-	return nil
+	return t.fill(events)
 }
 
 // head finds the columns.
@@ -124,6 +129,11 @@ func (t *liveTable) head() error {
 	for _, c := range t.printer.Columns() {
 		t.columns = append(t.columns, Column{Name: c.Name, Type: c.Type, Description: c.Description, Wide: c.Priority > 0})
 	}
+	for _, path := range t.further {
+		f, _ := parseField(path) // it has been parsed before
+		t.paths = append(t.paths, f)
+		t.columns = append(t.columns, Column{Name: path, Type: "string", Description: "the field " + path, further: true})
+	}
 	t.status = -1
 	for _, name := range statusColumns {
 		if t.status = slices.IndexFunc(t.columns, func(c Column) bool { return c.Name == name }); t.status >= 0 {
@@ -136,50 +146,6 @@ func (t *liveTable) head() error {
 // withNamespace reports whether the rows may be of several namespaces.
 func (t *liveTable) withNamespace() bool {
 	return t.query.Resource().Namespaced && t.query.Params().Namespace == ""
-}
-
-// apply applies an event to the rows and to all orders of them.
-func (t *liveTable) apply(e read.Event) error {
-	var key string
-	var now *row
-	if e.Object != nil {
-		key = informer.Key(e.Object)
-		if e.Type != read.Deleted {
-			var err error
-			e.Object.VisitJSON(func(content []byte) {
-				now, err = newRow(t.printer, key, e.Object.GetNamespace(), t.withNamespace(), content)
-			})
-			if err != nil {
-				return fmt.Errorf("make the row of %s of %s: %w", key, t.query, err)
-			}
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e.ResourceVersion != "" {
-		t.version = e.ResourceVersion
-	}
-	switch {
-	case e.Type == read.Synced:
-		t.synced = true
-	case e.Object != nil:
-		old := t.rows[key]
-		if old != nil && now != nil && old.packed == now.packed {
-			return nil
-		}
-		if old != nil {
-			delete(t.rows, key)
-			t.size -= old.size()
-		}
-		if now != nil {
-			t.rows[key] = now
-			t.size += now.size()
-		}
-		for _, o := range t.orders {
-			o.replace(old, now)
-		}
-	}
-	return nil
 }
 
 // account charges what the table takes to its owner. A table that takes too much ends
@@ -199,6 +165,9 @@ func (t *liveTable) account() error {
 	return err
 }
 
+// maxSpare is how many orders of a table are kept up to date without a window.
+const maxSpare = 2
+
 // order returns the order of a sorting, which must be given back with leave.
 func (t *liveTable) order(by sorting) (*order, error) {
 	t.mu.Lock()
@@ -208,9 +177,12 @@ func (t *liveTable) order(by sorting) (*order, error) {
 	}
 	o := t.orders[by]
 	if o == nil {
-		o = newOrder(by, t.status, t.rows)
+		unfiltered := by
+		unfiltered.filter, unfiltered.shown, unfiltered.cluster = "", "", ""
+		o = newOrder(by, t.status, t.rows, t.orders[unfiltered])
 		t.orders[by] = o
 	}
+	t.spare = slices.DeleteFunc(t.spare, func(s *order) bool { return s == o })
 	o.users++
 	return o, nil
 }
@@ -218,43 +190,31 @@ func (t *liveTable) order(by sorting) (*order, error) {
 func (t *liveTable) leave(o *order) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.users--; o.users == 0 && t.orders[o.sorting] == o {
-		delete(t.orders, o.sorting)
+	if o.users--; o.users > 0 || t.orders[o.sorting] != o {
+		return
+	}
+	// The next filter begins with the order that it is of, and some go back to the one before.
+	if t.spare = append(t.spare, o); len(t.spare) > maxSpare {
+		delete(t.orders, t.spare[0].sorting)
+		t.spare = t.spare[1:]
 	}
 }
 
-// sampleEvery is how often the state of the watch upstream is asked for.
-const sampleEvery = time.Second
-
-// state is what a frame shows of a table.
-type state struct {
-	total, objects int
-	counts         []Count
-	rows           []*row
-	version        string
-	synced         bool
-	upstream       informer.Status
-}
-
-func (t *liveTable) state(o *order, first, count int) (state, error) {
+// join wakes a window of several tables when this one changes, until part is called.
+func (t *liveTable) join(s *broadcast.Signal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil {
-		return state{}, t.err
+	if t.joint == nil {
+		t.joint = map[*broadcast.Signal]struct{}{}
 	}
-	if now := time.Now(); now.Sub(t.sampled) >= sampleEvery {
-		t.sampled = now
-		t.upstream = t.source.Engine().Status()
-	}
-	return state{
-		total: o.tree.Len(), objects: len(t.rows), counts: o.byStatus(), rows: o.rows(first, count),
-		version: t.version, synced: t.synced, upstream: t.upstream,
-	}, nil
+	t.joint[s] = struct{}{}
 }
 
-// column finds a column by its name, whatever the case.
-func (t *liveTable) column(name string) int {
-	return slices.IndexFunc(t.columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
+// part is the opposite of join.
+func (t *liveTable) part(s *broadcast.Signal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.joint, s)
 }
 
 var errUnused = errors.New("nobody looks at the table")

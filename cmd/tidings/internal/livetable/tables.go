@@ -25,6 +25,9 @@ type Options struct {
 	// Linger is how long a table is kept up to date after its last window was closed:
 	// the next one may come soon. 0 means 5 seconds.
 	Linger time.Duration
+	// Moment returns what frames say of the moment that a table of the past shows, as
+	// JSON. It is needed only for such tables.
+	Moment func(*read.Past) any
 }
 
 // Tables has the live tables of a reader. Its methods are safe for concurrent use.
@@ -51,16 +54,21 @@ type tableKey struct {
 	namespace      string
 	labels, fields string
 	within         string
+	at             string // the moment; "": the present
+	further        string // the further columns
 }
 
-func keyOf(q *read.Query) tableKey {
+func keyOf(q *read.Query, further []string) tableKey {
 	p := q.Params()
-	k := tableKey{cluster: p.Cluster, resource: p.Resource, namespace: p.Namespace, within: "*"}
+	k := tableKey{cluster: p.Cluster, resource: p.Resource, namespace: p.Namespace, within: "*", further: strings.Join(further, ",")}
 	if p.Labels != nil {
 		k.labels = p.Labels.String()
 	}
 	if p.Fields != nil {
 		k.fields = p.Fields.String()
+	}
+	if p.At != nil {
+		k.at = p.At.String()
 	}
 	if within, limited := q.Namespaces(); limited {
 		k.within = strings.Join(within, ",")
@@ -101,19 +109,32 @@ func (t *Tables) Close() {
 	t.running.Wait()
 }
 
-// Open opens a window of the table of a query, which must have been authorized for the
-// caller of ctx. It waits for the columns of the table, not for its rows. Errors that a
-// caller can act on are [*mirror.Error]s or, if too much is open, of status 429.
-func (t *Tables) Open(ctx context.Context, q *read.Query, p Params) (*Window, error) {
+// Held is a table that is kept up to date for a caller until it is released.
+type Held struct {
+	tables *Tables
+	table  *liveTable
+	caller string
+	once   sync.Once
+}
+
+// Hold returns the table of a query, which must have been authorized for the caller of
+// ctx, with the further columns that the windows of it name. It waits for the columns of
+// the table, not for its rows. Errors that a caller can act on are [*mirror.Error]s or, if
+// too much is open, of status 429.
+func (t *Tables) Hold(ctx context.Context, q *read.Query, p Params) (*Held, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	caller := read.CallerOf(ctx)
-	one, err := t.enter(q, caller)
+	further, err := p.further(q)
 	if err != nil {
 		return nil, err
 	}
-	w := &Window{tables: t, table: one, caller: caller}
+	caller := read.CallerOf(ctx)
+	one, err := t.enter(q, further, caller)
+	if err != nil {
+		return nil, err
+	}
+	h := &Held{tables: t, table: one, caller: caller}
 	select {
 	case <-one.headed:
 	case <-one.ctx.Done():
@@ -121,21 +142,27 @@ func (t *Tables) Open(ctx context.Context, q *read.Query, p Params) (*Window, er
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if err == nil {
-		err = w.begin(p)
-	}
 	if err != nil {
-		w.Close()
+		h.Release()
 		return nil, err
 	}
-	return w, nil
+	return h, nil
 }
 
+// Done is closed when the table has ended; [Held.Err] says why.
+func (h *Held) Done() <-chan struct{} { return h.table.ctx.Done() }
+
+// Err is why the table has ended, nil if it has not.
+func (h *Held) Err() error { return context.Cause(h.table.ctx) }
+
+// Release gives the table back. It may be called again.
+func (h *Held) Release() { h.once.Do(func() { h.tables.leave(h.table, h.caller) }) }
+
 // enter returns the table of a query, and counts a window of it.
-func (t *Tables) enter(q *read.Query, caller string) (*liveTable, error) {
+func (t *Tables) enter(q *read.Query, further []string, caller string) (*liveTable, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := keyOf(q)
+	key := keyOf(q, further)
 	one := t.open[key]
 	switch {
 	case t.closed:
@@ -145,7 +172,7 @@ func (t *Tables) enter(q *read.Query, caller string) (*liveTable, error) {
 	case one == nil && t.full(caller):
 		return nil, errFull
 	case one == nil:
-		one = &liveTable{tables: t, key: key, owner: caller, query: q, headed: make(chan struct{}), rows: map[string]*row{}, orders: map[sorting]*order{}}
+		one = &liveTable{tables: t, key: key, owner: caller, query: q, further: further, headed: make(chan struct{}), rows: map[string]*row{}, orders: map[sorting]*order{}}
 		one.ctx, one.cancel = context.WithCancelCause(t.ctx)
 		t.open[key] = one
 		t.running.Go(one.run)

@@ -2,19 +2,18 @@ package livetable
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
-	"github.com/tidings-io/tidings/informer"
+	"github.com/tidings-io/tidings/internal/broadcast"
 )
 
 // Params say which part of a table a window has.
 type Params struct {
-	// Columns are the names of the columns. Nil means all but the wide ones, and
-	// [AllColumns] all.
+	// Columns are the names of the columns, and paths of fields. Nil means all but the
+	// wide ones, and [AllColumns] all. Fields alone come after those.
 	Columns []string
 	// Filter is a list of words. A row passes if each of them is in one of its shown
 	// cells, whatever the case; or in none, for a word that begins with "!".
@@ -44,20 +43,42 @@ func (p Params) check() error {
 	return nil
 }
 
-// Window is a part of a live table. It is for one goroutine, and must be closed.
-type Window struct {
-	tables *Tables
-	table  *liveTable
-	caller string
-	order  *order
-	params Params
-	shown  []int // the columns
-
-	begun  time.Time
-	looked time.Time // at the table
-	sentAt time.Time
-	sent   state
+// usual reports whether the usual columns are shown.
+func (p Params) usual() bool {
+	return !slices.ContainsFunc(p.Columns, func(c string) bool { return !isField(c) })
 }
+
+// Window is a part of a table, or of the tables of several clusters. It is for one
+// goroutine, and must be closed.
+type Window struct {
+	params    Params
+	parts     []*part
+	clusters  []Part   // nil: the window is of one table
+	columns   []Column // the shown ones
+	byCluster bool     // sorted by it
+	changed   broadcast.Signal
+
+	begun    time.Time
+	looked   time.Time // at the tables
+	sentAt   time.Time
+	sent     state
+	statesAt time.Time // when the states of the clusters were sent
+}
+
+// part is one table of a window.
+type part struct {
+	held    *Held
+	cluster int // the index in Window.clusters
+	order   *order
+	shown   []int // the table's index of each shown column, or one of those below
+}
+
+// The indexes of columns that a table does not have itself.
+const (
+	byKey   = -1 // for sorting: namespace and name
+	missing = -2
+	cluster = -3
+)
 
 const (
 	// interval is the shortest time between two frames.
@@ -68,87 +89,104 @@ const (
 	Alive = 5 * time.Second
 )
 
-// begin looks up the columns and takes the order.
-func (w *Window) begin(p Params) (err error) {
-	w.params, w.begun = p, time.Now()
-	by := sorting{filter: normalize(p.Filter), column: -1, descending: p.Descending}
-	if p.Sort != "" {
-		if by.column = w.table.column(p.Sort); by.column < 0 {
-			return w.noColumn("sort", p.Sort)
+// begin looks up the columns among those that there are, and takes the orders. strict says
+// that there can be no others.
+func (w *Window) begin(columns []Column, strict bool) error {
+	p := w.params
+	show := func(c Column) {
+		if find(w.columns, c.Name) < 0 {
+			w.columns = append(w.columns, c)
 		}
 	}
-	for i, c := range w.table.columns {
-		if p.Columns == nil && !c.Wide || slices.Contains(p.Columns, AllColumns) {
-			w.shown = append(w.shown, i)
+	for _, c := range columns {
+		if !c.further && (p.usual() && !c.Wide || slices.Contains(p.Columns, AllColumns)) {
+			show(c)
 		}
 	}
 	for _, name := range p.Columns {
-		if i := w.table.column(name); i >= 0 && !slices.Contains(w.shown, i) {
-			w.shown = append(w.shown, i)
-		} else if i < 0 && name != AllColumns {
-			return w.noColumn("columns", name)
+		switch i := find(columns, name); {
+		case i >= 0:
+			show(columns[i])
+		case name == AllColumns:
+		case strict:
+			return w.noColumn("columns", name, columns)
+		default:
+			show(Column{Name: name, Type: "string"})
 		}
 	}
-	if by.filter != "" { // without a filter the shown columns make no difference
-		set := []byte(strings.Repeat("0", len(w.table.columns)))
-		for _, i := range w.shown {
+	if p.Sort != "" && find(columns, p.Sort) < 0 && strict {
+		return w.noColumn("sort", p.Sort, columns)
+	}
+	w.byCluster = w.clusters != nil && strings.EqualFold(p.Sort, clusterColumn)
+	for _, part := range w.parts {
+		if err := w.take(part); err != nil {
+			w.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the order of a part.
+func (w *Window) take(part *part) (err error) {
+	t := part.held.table
+	by := sorting{filter: normalize(w.params.Filter), column: byKey, descending: w.params.Descending}
+	switch {
+	case w.byCluster:
+		by.descending = false
+	case w.params.Sort != "":
+		if by.column = find(t.columns, w.params.Sort); by.column < 0 {
+			by.column = missing
+		}
+	}
+	set := []byte(strings.Repeat("0", len(t.columns)))
+	for _, c := range w.columns {
+		i := find(t.columns, c.Name)
+		switch {
+		case w.clusters != nil && c.Name == clusterColumn:
+			i, by.cluster = cluster, w.clusters[part.cluster].Cluster
+		case i < 0:
+			i = missing
+		default:
 			set[i] = '1'
 		}
-		by.shown = string(set)
+		part.shown = append(part.shown, i)
 	}
-	w.order, err = w.table.order(by)
+	if by.shown = string(set); by.filter == "" { // without a filter the shown columns make no difference
+		by.shown, by.cluster = "", ""
+	}
+	if part.order, err = t.order(by); err == nil && w.clusters != nil {
+		t.join(&w.changed)
+	}
 	return err
 }
 
-func (w *Window) noColumn(param, name string) error {
-	e := mirror.Invalidf("%s: %s have no column %.80q", param, w.table.query.Resource(), name)
-	for _, c := range w.table.columns {
-		e.Exists = append(e.Exists, c.Name)
-	}
-	return e
+// find finds a column by its name, whatever the case.
+func find(columns []Column, name string) int {
+	return slices.IndexFunc(columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
-// Close ends the window.
+// Close ends the window. It does not release what is held.
 func (w *Window) Close() {
-	if w.order != nil {
-		w.table.leave(w.order)
+	for _, p := range w.parts {
+		if p.order != nil {
+			p.held.table.leave(p.order)
+			p.held.table.part(&w.changed)
+			p.order = nil
+		}
 	}
-	w.tables.leave(w.table, w.caller)
-}
-
-// frame is one message to a caller. What is left out is as in the frame before.
-type frame struct {
-	Columns         []Column                 `json:"columns,omitempty"`
-	Total           *int                     `json:"total,omitempty"`
-	Objects         *int                     `json:"objects,omitempty"`
-	Counts          *[]Count                 `json:"counts,omitempty"`
-	First           *int                     `json:"first,omitempty"`
-	Keys            *[]string                `json:"keys,omitempty"`
-	Rows            map[string][]cell        `json:"rows,omitempty"`
-	Cells           map[string]map[int]*cell `json:"cells,omitempty"`
-	ResourceVersion string                   `json:"resourceVersion,omitempty"`
-	Synced          bool                     `json:"synced"`
-	Upstream        upstream                 `json:"upstream"`
-	Time            int64                    `json:"time"`
-}
-
-// upstream is the state of the mirror's watch.
-type upstream struct {
-	Phase   informer.Phase `json:"phase"`
-	Since   int64          `json:"since"`   // when the phase began, in Unix milliseconds
-	Contact int64          `json:"contact"` // when the cluster last sent something
 }
 
 // Next waits for the next frame and returns it as JSON. The first frame is complete. The
-// error is that of the context, or why the table ended.
+// error is that of the context, or why a table ended.
 func (w *Window) Next(ctx context.Context) ([]byte, error) {
 	// Changes that come together are looked at together.
 	if err := w.sleep(ctx, interval-time.Since(w.looked), nil); err != nil {
 		return nil, err
 	}
 	for {
-		changed := w.table.changed.Next()
-		now, err := w.table.state(w.order, w.params.First, w.params.Count)
+		changed := w.changes()
+		now, err := w.look()
 		if err != nil {
 			return nil, err
 		}
@@ -160,25 +198,42 @@ func (w *Window) Next(ctx context.Context) ([]byte, error) {
 		if err := w.sleep(ctx, min(wait, sampleEvery), changed); err != nil {
 			return nil, err
 		}
-		if err := w.sleep(ctx, min(wait, interval)-time.Since(w.looked), nil); err != nil {
+		pause := interval
+		if w.sentAt.IsZero() { // somebody waits for it
+			pause = interval / 10
+		}
+		if err := w.sleep(ctx, min(wait, pause)-time.Since(w.looked), nil); err != nil {
 			return nil, err
 		}
 	}
 }
 
+func (w *Window) changes() <-chan struct{} {
+	if w.clusters == nil {
+		return w.parts[0].held.table.changed.Next()
+	}
+	return w.changed.Next()
+}
+
 // wait is how long a frame of a state has to wait.
 func (w *Window) wait(now state) time.Duration {
 	switch {
-	case w.sentAt.IsZero() && now.synced:
+	case w.sentAt.IsZero() && (now.synced || w.settled(now)):
 		return 0
 	case w.sentAt.IsZero(): // few rows come at once, and a frame without them would be seen
 		return interval - time.Since(w.begun)
 	case !w.same(now):
 		return 0 // it is an interval since the last look
-	case now.version != w.sent.version || now.upstream.Phase != w.sent.upstream.Phase:
+	case !slices.EqualFunc(now.parts, w.sent.parts, partState.same):
 		return quiet - time.Since(w.sentAt)
 	}
 	return Alive - time.Since(w.sentAt)
+}
+
+// settled reports whether the rows of a table that is being made are those that it will
+// have: objects come in the order of their keys.
+func (w *Window) settled(now state) bool {
+	return len(w.parts) == 1 && len(now.lines) == w.params.Count && w.params.Sort == "" && !w.params.Descending
 }
 
 // sleep waits for a time, or until early is closed.
@@ -186,18 +241,24 @@ func (w *Window) sleep(ctx context.Context, d time.Duration, early <-chan struct
 	if d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
+		var ended <-chan struct{} // several tables wake the window when one ends
+		if w.clusters == nil {
+			ended = w.parts[0].held.Done()
+		}
 		select {
 		case <-early:
 		case <-timer.C:
 		case <-ctx.Done():
-		case <-w.table.ctx.Done():
+		case <-ended:
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if w.table.ctx.Err() != nil {
-		return context.Cause(w.table.ctx)
+	for _, p := range w.parts {
+		if err := p.held.Err(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -205,80 +266,10 @@ func (w *Window) sleep(ctx context.Context, d time.Duration, early <-chan struct
 // same reports whether a state looks like the one that was sent.
 func (w *Window) same(now state) bool {
 	return now.total == w.sent.total && now.objects == w.sent.objects && now.synced == w.sent.synced &&
-		slices.Equal(now.counts, w.sent.counts) && slices.Equal(now.rows, w.sent.rows)
+		slices.Equal(now.counts, w.sent.counts) && slices.Equal(now.lines, w.sent.lines)
 }
 
-// encode makes the frame of what is different from the state that was sent.
-func (w *Window) encode(now state) ([]byte, error) {
-	first := w.sentAt.IsZero()
-	f := frame{ResourceVersion: now.version, Synced: now.synced, Time: milliseconds(time.Now()), Upstream: upstream{
-		Phase: now.upstream.Phase, Since: milliseconds(now.upstream.Since), Contact: milliseconds(now.upstream.LastContact),
-	}}
-	if first {
-		for _, i := range w.shown {
-			f.Columns = append(f.Columns, w.table.columns[i])
-		}
-		f.First = &w.params.First
-	}
-	if first || now.total != w.sent.total {
-		f.Total = &now.total
-	}
-	if first || now.objects != w.sent.objects {
-		f.Objects = &now.objects
-	}
-	if first || !slices.Equal(now.counts, w.sent.counts) {
-		f.Counts = &now.counts
-	}
-	byKey := func(a, b *row) bool { return a.key == b.key }
-	if first || !slices.EqualFunc(now.rows, w.sent.rows, byKey) {
-		keys := make([]string, len(now.rows))
-		for i, r := range now.rows {
-			keys[i] = r.key
-		}
-		f.Keys = &keys
-	}
-	before := make(map[string]*row, len(w.sent.rows))
-	for _, r := range w.sent.rows {
-		before[r.key] = r
-	}
-	for _, r := range now.rows {
-		switch old := before[r.key]; old {
-		case r:
-		case nil:
-			if f.Rows == nil {
-				f.Rows = map[string][]cell{}
-			}
-			f.Rows[r.key] = w.cells(r)
-		default:
-			changed := map[int]*cell{}
-			was := w.cells(old)
-			for i, c := range w.cells(r) {
-				if c != was[i] {
-					changed[i] = &c
-				}
-			}
-			if len(changed) == 0 {
-				continue
-			}
-			if f.Cells == nil {
-				f.Cells = map[string]map[int]*cell{}
-			}
-			f.Cells[r.key] = changed
-		}
-	}
-	w.sent, w.sentAt = now, time.Now()
-	return json.Marshal(f)
-}
-
-// cells returns the shown cells of a row.
-func (w *Window) cells(r *row) []cell {
-	all := make([]cell, 0, len(w.table.columns))
-	for _, c := range r.cells {
-		all = append(all, c)
-	}
-	out := make([]cell, len(w.shown))
-	for i, column := range w.shown {
-		out[i] = all[column]
-	}
-	return out
+// same reports whether nothing that is noticed soon is different.
+func (s partState) same(o partState) bool {
+	return s.version == o.version && s.synced == o.synced && s.upstream.Phase == o.upstream.Phase
 }

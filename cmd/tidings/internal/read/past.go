@@ -366,6 +366,67 @@ read:
 	return found, meta, nil
 }
 
+// PastCounts says how far back a history reaches, and when there were changes.
+type PastCounts struct {
+	// Begin and End are the reach of the history; both are zero if there is none yet.
+	Begin, End time.Time
+	// Counts are the numbers of changes in equal parts of the query's time.
+	Counts []int
+	// Until is the time up to which the changes have been counted. It is before the end of
+	// the query's time if they are too many.
+	Until time.Time
+	Gaps  []history.Gap
+}
+
+// maxCounted is the number of changes that are counted for one request.
+const maxCounted = 2_000_000
+
+// CountChanges counts the changes between the query's times, in a number of equal parts.
+// They are those of all objects in the query's namespaces: selectors need the objects,
+// which are not read.
+func (r *Reader) CountChanges(ctx context.Context, q *Query, parts int) (PastCounts, error) {
+	out := PastCounts{Counts: make([]int, parts), Until: q.params.Until}
+	all, err := r.series(q)
+	if mirror.ReasonOf(err) == mirror.Expired {
+		return out, nil // it begins when the resource is first read
+	}
+	if err != nil {
+		return out, err
+	}
+	since, until := q.params.At.Time, q.params.Until
+	out.Begin = all[len(all)-1].Begin()
+	out.End, _ = all[0].Seen()
+	if out.Begin.IsZero() || out.Begin.After(until) {
+		return out, nil
+	}
+	begin, past, err := r.pastState(q)
+	if err != nil {
+		return out, err
+	}
+	defer begin.Close()
+	logs, err := q.pastLogs(begin, past)
+	if err != nil {
+		return out, err
+	}
+	out.Gaps = pastGaps(begin, past, since, until)
+	n := 0
+	for _, log := range logs {
+		for at, err := range log.Times(ctx, until) {
+			if err != nil {
+				return out, err
+			}
+			if n++; n > maxCounted {
+				out.Until = at
+				return out, nil
+			}
+			if part := int(float64(parts) * float64(at.Sub(since)) / float64(max(1, until.Sub(since)))); part >= 0 {
+				out.Counts[min(part, parts-1)]++
+			}
+		}
+	}
+	return out, nil
+}
+
 // selectsKey reports whether the query may select an object, by its key alone.
 func (q *Query) selectsKey(key string) bool {
 	namespace, name, namespaced := strings.Cut(key, "/")

@@ -205,6 +205,21 @@ func (q *Query) Within(namespaces []string) (*Query, error) {
 	return &out, nil
 }
 
+// In returns the query limited to one namespace, as if it had been asked for. It is for
+// lists and watches of all namespaces.
+func (q *Query) In(namespace string) (*Query, error) {
+	p := q.params
+	if p.Namespace != "" || q.within != nil || p.Verb == Get {
+		return nil, mirror.Invalidf("only a list or watch of all namespaces can be limited to one")
+	}
+	p.Namespace = namespace
+	out, err := NewQuery(p)
+	if err == nil {
+		err = out.Bind(q.resource)
+	}
+	return out, err
+}
+
 // Namespaces returns the namespaces that the query is limited to by [Query.Within];
 // limited is false if it is not.
 func (q *Query) Namespaces() (within []string, limited bool) { return q.within, q.within != nil }

@@ -150,7 +150,7 @@ func (a *audited) what() {
 // hold anything: tokens, what exec runs, what a proxied service is sent.
 var auditedParameters = []string{
 	// of REST routes, and of reads of the Kubernetes API
-	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "descending", "diff", "exclude", "fieldSelector", "filter", "first", "from", "labelSelector", "limit", "namespace", "pretty", "resourceVersion",
+	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "counts", "descending", "diff", "exclude", "fieldSelector", "filter", "first", "from", "labelSelector", "limit", "namespace", "objects", "pretty", "resourceVersion",
 	"resourceVersionMatch", "sendInitialEvents", "since", "sort", "source", "timeout", "timeoutSeconds", "to", "until", "verbose", "visible", "watch", "window", "with",
 	// of requests that are forwarded
 	"container", "dryRun", "fieldManager", "fieldValidation", "follow", "force", "gracePeriodSeconds", "limitBytes", "orphanDependents",

@@ -71,6 +71,9 @@ var codes = map[mirror.Reason]int{
 func problemOf(err error) (int, *problem, time.Duration) {
 	var e *mirror.Error
 	var status apierrors.APIStatus
+	if part := (*partProblem)(nil); errors.As(err, &part) {
+		return part.Status, &part.problem, 0
+	}
 	if !errors.As(err, &e) {
 		if errors.As(err, &status) {
 			return problemOfStatus(status.Status())

@@ -138,8 +138,8 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 			}
 		}
 		g.attributes, unread = s.pastAttributes(ctx, g.query)
-		if g.reauthorize = rt.watch; g.params.visible {
-			g.reauthorize = false // watchVisible reviews the namespaces itself
+		if g.reauthorize = rt.watch; g.params.visible || g.params.namespaces != nil {
+			g.reauthorize = false // watchVisible and eachSeen review the namespaces themselves
 			return unread
 		}
 	default:

@@ -126,7 +126,19 @@ type field struct {
 }
 
 // serveChanges answers with the changes of an object or of a selection.
-func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Query) error {
+func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, g *grant) error {
+	q := g.query
+	now, _, err := s.seenBy(r.Context(), g)
+	if err == nil && now != nil {
+		g.sees(now.within)
+		q, err = q.Within(now.within)
+	}
+	if err != nil {
+		return err
+	}
+	if g.params.counts > 0 {
+		return s.serveCounts(w, r, q, g.params.counts, now)
+	}
 	changes, meta, err := s.reader.ChangesBetween(r.Context(), q)
 	if err != nil {
 		return err
@@ -139,7 +151,7 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 		if i > 0 {
 			_ = l.WriteByte(',')
 		}
-		if err := encoder.Encode(changeOf(c, grantOf(r).params.objects)); err != nil {
+		if err := encoder.Encode(changeOf(c, g.params.objects)); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -152,11 +164,44 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, q *read.Qu
 	_ = encoder.Encode(gaps)
 	_, _ = l.WriteString(`,"begin":`)
 	_ = encoder.Encode(meta.Begin)
+	if now != nil && len(now.Refused) > 0 {
+		_, _ = l.WriteString(`,"refused":`)
+		_ = encoder.Encode(now.Refused)
+	}
 	if meta.Thinned != 0 {
 		_, _ = l.WriteString(`,"thinned":`)
 		_, _ = l.Write(quoted(thinnedText(meta.Thinned)))
 	}
 	l.finish(read.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue, Remaining: -1})
+	return nil
+}
+
+// serveCounts answers with how far back the history reaches, and the number of changes in
+// each part of a time.
+func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request, q *read.Query, parts int, now *seen) error {
+	c, err := s.reader.CountChanges(r.Context(), q, parts)
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Data    []int      `json:"data"`
+		Begin   *time.Time `json:"begin,omitempty"`
+		End     *time.Time `json:"end,omitempty"`
+		Since   time.Time  `json:"since"`
+		Until   time.Time  `json:"until"`
+		Gaps    []*gap     `json:"gaps"`
+		Refused []string   `json:"refused,omitempty"`
+	}{Data: c.Counts, Since: q.Params().At.Time, Until: c.Until, Gaps: []*gap{}}
+	if !c.Begin.IsZero() {
+		out.Begin, out.End = &c.Begin, &c.End
+	}
+	for _, g := range c.Gaps {
+		out.Gaps = append(out.Gaps, gapOf(g))
+	}
+	if now != nil {
+		out.Refused = now.Refused
+	}
+	writeJSON(w, http.StatusOK, out)
 	return nil
 }
 

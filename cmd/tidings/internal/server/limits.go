@@ -112,6 +112,10 @@ var errTooLong = errors.New("the request took too long")
 // with unverified credentials do not count.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if routeOf(r).kind == jointWindow {
+			s.serveJoint(w, r) // each of its parts comes here
+			return
+		}
 		if err := s.verify(r); err != nil {
 			if !clientGone(r) {
 				s.refuse(w, r, err)

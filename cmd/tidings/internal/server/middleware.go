@@ -70,7 +70,9 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		case kubernetes:
 			r = kubernetesRequest(r, &rt)
 		case objects:
-			rt.watch = wantsWatch(r)
+			if rt.watch = wantsWatch(r); rt.name == "" && isJoint(r) {
+				rt.kind = jointWindow
+			}
 		}
 		entry = s.audit(received, rt, g, start)
 		out.begun = entry.started

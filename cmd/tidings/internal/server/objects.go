@@ -25,7 +25,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	case g.params.window != nil:
 		err = s.serveWindow(w, r, g)
 	case g.params.changes:
-		err = s.serveChanges(w, r, g.query)
+		err = s.serveChanges(w, r, g)
 	case g.other != nil:
 		err = s.serveDiff(w, r, g.query, g.other)
 	case g.query.Params().Verb == read.Watch:
@@ -64,6 +64,11 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	if p.window != nil && !resource.Namespaced {
 		p.visible = false // a page does not know beforehand which resources are namespaced
 	}
+	if (p.window != nil || p.changes) && strings.Contains(p.namespace, ",") {
+		if err := p.severalNamespaces(resource, rt); err != nil {
+			return nil, p, err
+		}
+	}
 	ask := read.Params{
 		Cluster: rt.cluster, Resource: resource.GVR(), Verb: read.List, Namespace: p.namespace,
 		Labels: p.labels, Fields: p.fields, Source: p.source, Limit: p.limit, Continue: p.token,
@@ -86,6 +91,8 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	}
 	allowed := listParams
 	switch {
+	case p.changes && p.counts > 0 && (p.labels != nil || p.fields != nil):
+		return nil, p, invalid(nil, "counts: changes are counted without their objects: leave out the selectors")
 	case p.changes:
 		allowed = changesParams
 		since, until, err := parseSpan(p.since, p.until, time.Now())
@@ -94,7 +101,11 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		}
 		ask.At, ask.Until = &read.Moment{Time: since}, until
 	case p.window != nil:
-		ask.Verb, allowed = read.Watch, windowParams
+		if allowed = windowParams; p.at == "" {
+			ask.Verb = read.Watch
+		} else {
+			ask.Verb = read.List // what was then does not change
+		}
 	case p.watch:
 		ask.Verb, allowed = read.Watch, watchParams
 	case ask.Name != "" && p.diff:
@@ -122,7 +133,7 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	if err == nil && p.visible && q.Params().At != nil {
 		err = invalid(nil, "visible=true shows the present: name a namespace, or ask for all of them")
 	}
-	if err == nil && p.visible {
+	if err == nil && (p.visible || p.namespaces != nil) {
 		_, err = q.Within([]string{})
 	}
 	return q, p, err

@@ -155,8 +155,8 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, map[string]any{
-			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": slices.Compact(slices.Sorted(slices.Values(slices.Concat(listParams, watchParams, changesParams, windowParams, diffParams)))),
-			"clusters": clusters, "default": defaultCluster, "time": time.Now().UTC().Truncate(time.Second),
+			"name": "tidings", "version": s.opts.Version, "routes": Routes, "parameters": slices.Compact(slices.Sorted(slices.Values(slices.Concat(listParams, watchParams, changesParams, jointParams, diffParams)))),
+			"clusters": clusters, "default": defaultCluster, "history": s.opts.Reads.History != nil, "time": time.Now().UTC().Truncate(time.Second),
 		})
 		return
 	}

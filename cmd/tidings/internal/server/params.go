@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/livetable"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
@@ -20,22 +22,26 @@ import (
 type params struct {
 	names     []string // of all parameters given
 	namespace string
-	labels    labels.Selector // nil: none given
-	fields    fields.Selector
-	limit     int64
-	token     string
-	source    read.Source
-	watch     bool
-	since     string
-	until     string
-	at        string
-	changes   bool
-	objects   bool
-	visible   bool
-	diff      bool
-	from, to  string
-	with      string
-	window    *livetable.Params // nil: none asked for
+	// namespaces are those of a window or of changes that names several, sorted.
+	namespaces []string
+	clusters   string          // of a joint window
+	labels     labels.Selector // nil: none given
+	fields     fields.Selector
+	limit      int64
+	token      string
+	source     read.Source
+	watch      bool
+	since      string
+	until      string
+	at         string
+	changes    bool
+	objects    bool
+	counts     int // parts of the time to count changes in; 0: the changes themselves
+	visible    bool
+	window     *livetable.Params // nil: none asked for
+	diff       bool
+	from, to   string
+	with       string
 }
 
 // listParams, watchParams and getParams are the parameters of each verb.
@@ -44,9 +50,11 @@ var (
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
 	getParams   = []string{"source", "watch", "at", "changes", "diff"}
 	// windowParams are those of a window of a live table.
-	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "window", "columns", "filter", "sort", "descending", "first", "count"}
+	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "at", "window", "columns", "filter", "sort", "descending", "first", "count"}
+	// jointParams are those of a window of several clusters.
+	jointParams = append([]string{"clusters"}, windowParams...)
 	// changesParams are those of the changes of a list or an object.
-	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects"}
+	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects", "counts"}
 	// diffParams are those of the difference between two objects.
 	diffParams = []string{"diff", "from", "with", "to"}
 )
@@ -115,6 +123,11 @@ func (p *params) set(name, value string) error {
 	switch name {
 	case "namespace":
 		p.namespace = value
+	case "clusters":
+		if p.window == nil {
+			return invalid(nil, "clusters are a parameter of a window: add window=true")
+		}
+		p.clusters = value
 	case "fieldSelector":
 		if p.fields, err = fields.ParseSelector(value); err != nil {
 			return invalid(nil, "fieldSelector %.200q: %v", value, err)
@@ -153,6 +166,10 @@ func (p *params) set(name, value string) error {
 	case "objects":
 		p.objects, err = parseBool(name, value)
 		return err
+	case "counts":
+		if p.counts, err = strconv.Atoi(value); err != nil || p.counts < 1 || p.counts > maxCounts {
+			return invalid(nil, "counts: %.80q is not a number of parts from 1 to %d", value, maxCounts)
+		}
 	case "window":
 		_, err = parseBool(name, value)
 		return err
@@ -175,6 +192,9 @@ func (p *params) set(name, value string) error {
 
 // defaultRows is the number of rows of a window that names none.
 const defaultRows = 100
+
+// maxCounts is the number of parts of a time in which changes are counted.
+const maxCounts = 500
 
 // setWindow parses a parameter of a window.
 func (p *params) setWindow(name, value string) (err error) {
@@ -237,4 +257,27 @@ func lastEventID(r *http.Request, p params) string {
 		return id
 	}
 	return p.since
+}
+
+// severalNamespaces parses the namespaces of a window, or of changes, if there are several.
+func (p *params) severalNamespaces(resource cluster.Resource, rt route) error {
+	switch {
+	case p.visible:
+		return invalid(nil, "visible=true is for all namespaces: leave it out, or the names")
+	case !resource.Namespaced:
+		return invalid(nil, "%s are not namespaced: leave out the namespaces", resource)
+	case len(rt.rest) > 0:
+		return invalid(nil, "the path has a namespace: leave out the others")
+	}
+	p.namespaces = slices.Compact(slices.Sorted(strings.SplitSeq(p.namespace, ",")))
+	p.namespace = ""
+	if len(p.namespaces) > maxNamespaces {
+		return invalid(nil, "namespace: %d are named, and %d may be", len(p.namespaces), maxNamespaces)
+	}
+	for _, name := range p.namespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return invalid(nil, "%.80q cannot be the name of a namespace: %s", name, strings.Join(problems, "; "))
+		}
+	}
+	return nil
 }

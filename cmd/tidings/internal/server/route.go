@@ -46,12 +46,15 @@ const (
 	clusterList
 	clusterOne
 	objects
-	kubernetes // the Kubernetes API of a cluster
+	jointWindow // of objects of several clusters; each is a request of its own
+	kubernetes  // the Kubernetes API of a cluster
 )
 
 // public reports whether the route needs no authentication. Its content depends on the
 // caller.
-func (rt route) public() bool { return rt.kind == index || rt.kind == ready || rt.kind == asset }
+func (rt route) public() bool {
+	return rt.kind == index || rt.kind == ready || rt.kind == asset || rt.kind == jointWindow
+}
 
 // pageKinds are the paths of one segment that are not resources.
 var pageKinds = map[string]kind{

@@ -62,7 +62,7 @@ func New(m *mirror.Mirror, opts Options) (*Server, error) {
 	s.limits = newLimiter(s.opts)
 	s.unverified = newUnverifiedLimiter(s.opts)
 	s.memory = newMemory(m, s.opts.MemoryLimit)
-	s.tables = livetable.New(s.reader, livetable.Options{MaxPerCaller: s.opts.MaxWindowsPerCaller, MaxBytes: int64(s.memory.limit / 8)})
+	s.tables = livetable.New(s.reader, livetable.Options{MaxPerCaller: s.opts.MaxWindowsPerCaller, MaxBytes: int64(s.memory.limit / 8), Moment: func(p *read.Past) any { return momentOf(p) }})
 	s.budget = budget.New(s.memory.limit, s.opts.RequestTimeout)
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +64,7 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q *read.Query, sinc
 			}
 		}
 		g.sees(namespaces)
-		roundCtx, stop := s.reauthorizeVisible(ctx, g, q, namespaces)
+		roundCtx, stop := s.reauthorizeSeen(ctx, g, newSeen(namespaces, nil))
 		events, err := s.reader.Watch(roundCtx, narrowed, since)
 		if err != nil {
 			stop()
@@ -98,31 +97,6 @@ func (s *Server) watchVisible(ctx context.Context, g *grant, q *read.Query, sinc
 			}
 		}
 	}, nil
-}
-
-// reauthorizeVisible returns a context that ends when the namespaces that the caller
-// may read change.
-func (s *Server) reauthorizeVisible(ctx context.Context, g *grant, q *read.Query, now []string) (context.Context, context.CancelFunc) {
-	if s.opts.Gate == nil {
-		return context.WithCancel(ctx)
-	}
-	return g.reviewer.Reauthorize(ctx, func(ctx context.Context) (time.Time, error) {
-		authenticatedUntil, err := g.reviewer.Reauthenticate(ctx, g.credentials, g.caller)
-		if err != nil {
-			return time.Time{}, err
-		}
-		namespaces, until, err := s.visible(ctx, g, q)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if (namespaces == nil) != (now == nil) || !slices.Equal(namespaces, now) {
-			return time.Time{}, errNamespacesChanged
-		}
-		if authenticatedUntil.Before(until) {
-			until = authenticatedUntil
-		}
-		return until, nil
-	})
 }
 
 // forwardEvents yields events with mark appended to their positions. It returns true if

@@ -10,9 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
-	"github.com/tidings-io/tidings/cmd/tidings/internal/livetable"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
 // serveWindow answers with the frames of a window of a live table, as server-sent
@@ -24,73 +23,41 @@ func (s *Server) serveWindow(w http.ResponseWriter, r *http.Request, g *grant) e
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(&mirror.Error{Reason: mirror.Ended, Message: errShutdown.Error()}) })()
-	out := &windowStream{w: w, control: http.NewResponseController(w)}
-	for {
-		err := s.sendWindow(ctx, g, out, r.Method == http.MethodHead)
-		switch {
-		case errors.Is(err, errNamespacesChanged):
-			continue
-		case !out.begun:
-			return err
-		case err != nil:
-			out.end(err)
-		}
-		return nil
+	if p := partOf(ctx); p != nil {
+		return s.servePart(ctx, w, g, p)
 	}
-}
-
-// sendWindow sends frames until ctx ends or, with visible=true, until the namespaces
-// that the caller may read change.
-func (s *Server) sendWindow(ctx context.Context, g *grant, out *windowStream, headOnly bool) error {
-	q := g.query
-	var namespaces []string // nil: all
-	if g.params.visible {
-		var err error
-		if namespaces, _, err = s.visible(ctx, g, q); err != nil {
+	out := &windowStream{w: w, control: http.NewResponseController(w)}
+	err := s.eachSeen(ctx, g, func(ctx context.Context, q *read.Query, now *seen) error {
+		held, err := s.tables.Hold(ctx, q, *g.params.window)
+		if err != nil {
 			return err
 		}
-		if namespaces != nil {
-			if q, err = q.Within(namespaces); err != nil {
+		defer held.Release()
+		window, err := held.Open(*g.params.window)
+		if err != nil {
+			return err
+		}
+		defer window.Close()
+		if out.begin(); r.Method == http.MethodHead {
+			return nil
+		}
+		if now != nil {
+			out.seen(now)
+		}
+		for out.err == nil {
+			frame, err := window.Next(ctx)
+			if err != nil {
 				return err
 			}
+			out.send(frame)
 		}
-		g.sees(namespaces)
-		roundCtx, stop := s.reauthorizeVisible(ctx, g, g.query, namespaces)
-		defer stop()
-		ctx = roundCtx
+		return out.err
+	})
+	if err == nil || !out.begun {
+		return err
 	}
-	window, err := s.tables.Open(ctx, q, *g.params.window)
-	if err != nil {
-		return lostOr(ctx, err)
-	}
-	defer window.Close()
-	if out.begin(); headOnly {
-		return nil
-	}
-	if g.params.visible {
-		out.namespaces(namespaces)
-	}
-	for {
-		frame, err := window.Next(ctx)
-		if err != nil {
-			return lostOr(ctx, err)
-		}
-		if out.send(frame); out.err != nil {
-			return out.err
-		}
-	}
-}
-
-// lostOr returns the error that ends an open request: why the caller lost the right, or
-// err.
-func lostOr(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(context.Cause(ctx), errNamespacesChanged):
-		return errNamespacesChanged
-	case access.IsLost(ctx):
-		return context.Cause(ctx)
-	}
-	return err
+	out.end(err)
+	return nil
 }
 
 // windowStream writes the frames of a window. A write waits until the client reads;
@@ -115,13 +82,9 @@ func (s *windowStream) begin() {
 
 func (s *windowStream) send(frame []byte) { s.write("data: %s\n\n", frame) }
 
-// namespaces sends which namespaces the frames that follow are limited to; nil means
-// none.
-func (s *windowStream) namespaces(visible []string) {
-	content, _ := json.Marshal(struct {
-		All        bool     `json:"all"`
-		Namespaces []string `json:"namespaces"`
-	}{visible == nil, append([]string{}, visible[:min(len(visible), livetable.MaxRows)]...)}) // cannot fail
+// seen sends which namespaces the frames that follow are limited to.
+func (s *windowStream) seen(now *seen) {
+	content, _ := json.Marshal(now) // cannot fail
 	s.write("event: visible\ndata: %s\n\n", content)
 }
 

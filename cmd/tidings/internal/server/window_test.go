@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 )
@@ -23,6 +24,14 @@ type frame struct {
 	ResourceVersion string
 	All             bool // of an event "visible"
 	Namespaces      []string
+	Refused         []string
+	At              int64
+	Moment          *struct{ Time time.Time }
+	Clusters        []struct {
+		Name     string
+		Upstream struct{ Phase string }
+		Problem  struct{ Reason string }
+	}
 }
 
 // frame reads the stream up to a frame that wanted accepts.
@@ -95,7 +104,7 @@ func TestInvalidWindows(t *testing.T) {
 	for query, want := range map[string]string{
 		"window=true&sort=nonsense": "nonsense", "window=true&columns=nonsense": "nonsense", "window=true&count=0": "count", "window=true&count=501": "count",
 		"window=true&first=x": "first", "window=true&descending=x": "descending", "window=true&filter=" + strings.Repeat("x", 257): "filter",
-		"window=true&limit=1": "limit", "window=true&watch=true": "watch", "window=true&at=-1h": "at", "window=x": "window", "sort=Name": "window=true",
+		"window=true&limit=1": "limit", "window=true&watch=true": "watch", "window=true&at=-1h": "history", "window=x": "window", "sort=Name": "window=true",
 		"window=true&columns=": "columns", "window=true&window=true": "window", "window=true&source=live": "source",
 	} {
 		if a := r.get("/cm?" + query); a.code != http.StatusBadRequest || !strings.Contains(a.Error, want) {

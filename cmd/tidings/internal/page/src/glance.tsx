@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { age, text, tone, visibleText } from "./format";
 import { base, go, none, query } from "./query";
-import { type Cell, type Column, now, skew, visible } from "./rows";
+import { type Cell, type Column, inSight, now, skew } from "./rows";
 import { follow, token } from "./stream";
 import { Failed } from "./object";
 import { listPath, repeat, selected, split, subject } from "./subject";
@@ -254,7 +254,7 @@ export function Glance({ object }: { object: any }) {
   const path = listPath.value;
   const key = query.value.object;
   const uid = object.metadata?.uid;
-  const seen = visible.value;
+  const seen = inSight.value;
   useEffect(() => {
     const stop = new AbortController();
     if (seen && object.kind !== "Event") followEvents(object, stop.signal);

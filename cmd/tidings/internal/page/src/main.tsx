@@ -9,6 +9,9 @@ import { go, none, print, query } from "./query";
 import { start } from "./rows";
 import { Fresh, Summary, Token, Trouble } from "./status";
 import { Table } from "./table";
+import { Changes } from "./changes";
+import { startTime } from "./time";
+import { TimeBar } from "./timebar";
 
 function Help() {
   return (
@@ -38,12 +41,17 @@ function App() {
         </h1>
         {isPipeline.value ? <PipelineFresh /> : <><Filter /><Fresh /><button type="button" class="to-pipeline" title="how fresh the mirror is (p)" onClick={() => go({ ...none, resource: "pipeline" })}>pipeline</button></>}
       </header>
-      {!isPipeline.value && <><Summary /><Trouble /></>}
+      {!isPipeline.value && <><Summary /><TimeBar /><Trouble /></>}
       <Prompt />
       {p === "help" && <Help />}
       {p === "token" && <Token message="A bearer token of the cluster" />}
       <main>
-        {isPipeline.value ? <Pipeline ask={(message) => <Token message={message} />} /> : <><Table />{query.value.object && <ObjectView />}</>}
+        {isPipeline.value ? <Pipeline ask={(message) => <Token message={message} />} /> : (
+          <>
+            {query.value.around ? <Changes /> : <Table />}
+            {query.value.object && <ObjectView />}
+          </>
+        )}
       </main>
       <footer>
         <button type="button" tabIndex={-1} onClick={() => show("prompt")}><kbd>:</kbd> show</button>
@@ -62,4 +70,5 @@ effect(() => {
 });
 listen();
 start();
+startTime();
 render(<App />, document.body);

@@ -6,9 +6,9 @@ import { age, visibleText } from "./format";
 import { Glance } from "./glance";
 import { Manifest } from "./manifest";
 import { command, go, query, type View } from "./query";
-import { now, visible } from "./rows";
+import { inSight, now } from "./rows";
 import { Problem, token } from "./stream";
-import { followSubject, listPath, ownCommand, split, subject } from "./subject";
+import { followSubject, listPath, ownCommand, showSubject, split, subject } from "./subject";
 import { Timeline } from "./timeline";
 
 const views: [View, string, string][] = [
@@ -19,14 +19,16 @@ const views: [View, string, string][] = [
 ];
 
 export function ObjectView() {
-  const { object, view } = query.value;
+  const { object, at: moment } = query.value;
+  const view = query.value.view || (moment ? "yaml" : ""); // at a glance there is what only the present has
   const path = listPath.value;
-  const seen = visible.value;
+  const seen = inSight.value;
   useEffect(() => {
     const stop = new AbortController();
-    if (seen) followSubject(path, object, stop.signal);
+    if (moment) void showSubject(path, object, moment, stop.signal);
+    else if (seen) followSubject(path, object, stop.signal);
     return () => stop.abort();
-  }, [path, object, token.value, seen]);
+  }, [path, object, moment, token.value, seen || moment !== ""]);
   const { object: content, gone, at, problem } = subject.value;
   const [namespace, name] = split(object);
   return (
@@ -47,7 +49,8 @@ export function ObjectView() {
         ))}
       </nav>
       <p class="command"><code>{visibleText(view === "timeline" || view === "compare" ? ownCommand() : command(query.value))}</code></p>
-      {gone && <p class="bad" role="alert">{content ? "It was deleted. This was its last state." : "There is no such object."}</p>}
+      {moment && <p class="wait">As it was at {new Date(moment).toLocaleString(undefined, { hour12: false })}.</p>}
+      {gone && <p class="bad" role="alert">{content ? "It was deleted. This was its last state." : moment ? "It did not exist." : "There is no such object."}</p>}
       {problem && <Failed problem={problem}>{at > 0 && `As of ${age((now.value - at) / 1000)} ago.`}</Failed>}
       {view === "timeline" ? <Timeline /> : view === "compare" ? <Compare /> : view === "yaml" ? <Manifest /> : content && <Glance object={content} />}
     </section>

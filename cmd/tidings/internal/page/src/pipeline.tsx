@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { age, visibleText } from "./format";
 import type { Gap } from "./history";
 import { go, none, query } from "./query";
-import { now, visible } from "./rows";
+import { inSight, now } from "./rows";
 import { getJSON, Problem, token } from "./stream";
 
 interface Resource {
@@ -111,7 +111,7 @@ export function PipelineFresh() {
 
 // usePipeline looks at the pipeline as long as it is shown.
 function usePipeline(): void {
-  const seen = visible.value;
+  const seen = inSight.value;
   useEffect(() => {
     if (!seen) return;
     const stop = new AbortController();

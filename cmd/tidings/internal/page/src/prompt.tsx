@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { visibleText } from "./format";
 import { panel } from "./keys";
-import { base, go, parse, print, query } from "./query";
+import { go, parse, print, query, several, table } from "./query";
 import { follow, getJSON } from "./stream";
 
 const resources = signal<string[]>([]);
@@ -14,7 +14,7 @@ const complaint = signal("");
 function learn(): void {
   void getJSON<{ clusters: string[] | null; default: string }>("/").then(async (index) => {
     clusters.value = index.clusters ?? [];
-    const name = query.value.cluster || index.default || clusters.value[0];
+    const name = (!several(query.value) && query.value.cluster) || index.default || clusters.value[0];
     if (!name) return;
     const { data } = await getJSON<{ data: { available?: string[] } }>("/clusters/" + encodeURIComponent(name));
     // deployments.v1.apps is known as deployments, unless there are others of that name.
@@ -24,8 +24,10 @@ function learn(): void {
     resources.value = [...new Set(all.map(([plural, , ...group]) => (times.get(plural)! > 1 && group.length ? [plural, ...group].join(".") : plural))), "pipeline"].sort();
   }).catch(() => undefined);
   const enough = new AbortController();
-  follow(base.value + "/namespaces?window=true&count=500&columns=Name", enough.signal, (_, frame) => {
-    if (frame.keys) namespaces.value = frame.keys;
+  const { path, params } = table("namespaces");
+  follow(`${path}?${params}&count=500&columns=Name`, enough.signal, (_, frame) => {
+    const names = (frame.keys ?? []).map((key: string) => key.slice(key.indexOf("/") + 1)); // after the cluster
+    namespaces.value = [...new Set<string>(names)];
     enough.abort();
   }).catch(() => undefined);
 }
@@ -33,7 +35,8 @@ function learn(): void {
 const suggestions = computed(() => {
   const word = typed.value.split(" ").pop()!;
   const first = !typed.value.trimStart().includes(" ");
-  const [sign, all] = first ? ["", resources.value] : word.startsWith("/") ? ["/", namespaces.value] : word.startsWith("@") ? ["@", clusters.value] : ["", []];
+  const all = first ? resources.value : word.startsWith("/") ? namespaces.value : word.startsWith("@") ? clusters.value : [];
+  const sign = first ? "" : word.slice(0, Math.max(1, word.lastIndexOf(",") + 1)); // and the names before the last one
   const begun = word.slice(sign.length).toLowerCase();
   const found = all.filter((name) => name.toLowerCase().startsWith(begun)).sort((a, b) => a.length - b.length);
   const within = begun.length > 1 ? all.filter((name) => name.toLowerCase().includes(begun) && !found.includes(name)) : [];
@@ -93,7 +96,7 @@ export function Prompt() {
             <button type="button" tabIndex={-1} onClick={() => complete(s)}>{visibleText(s)}</button>
           </li>
         ))}
-        {suggestions.value.length === 0 && <li class="hint">app=web labels · .spec.nodeName=n1 fields · /namespace · @cluster · Enter</li>}
+        {suggestions.value.length === 0 && <li class="hint">app=web labels · .spec.nodeName=n1 fields · +.spec.nodeName column · /namespace,… · @cluster,… or @* · Enter</li>}
       </ul>
     </form>
   );

@@ -4,47 +4,60 @@ import { computed, signal } from "@preact/signals";
 
 export interface Query {
   resource: string;
-  cluster: string; // "": the default one
-  namespace: string; // "": all that the caller may read
+  cluster: string; // "": the default one; several are separated by commas, and * stands for any text
+  namespace: string; // "": all that the caller may read; several are separated by commas
   labels: string;
   fields: string;
   filter: string;
   sort: string; // "": by namespace and name
   descending: boolean;
   wide: boolean;
+  columns: string; // paths of fields that are further columns, separated by commas
   object: string; // the key of the open object
   view: View; // of the object
   version: string; // the resourceVersion at which the object is shown as YAML; "": now
   from: string; // what is compared: the object at a moment,
   with: string; // with it or another one of the resource
   to: string; // at another moment
+  of: string; // the cluster of the open object, if the table has several
+  at: string; // the moment that is shown, in ISO 8601; "": the present
+  around: string; // show the changes of so many minutes before and after instead of the table
 }
 
 export type View = "" | "yaml" | "timeline" | "compare";
 
-export const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, object: "",
-  view: "", version: "", from: "", with: "", to: "" };
+export const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, columns: "", object: "", view: "", version: "", from: "", with: "", to: "", of: "", at: "", around: "" };
+const texts = ["cluster", "namespace", "labels", "fields", "filter", "sort", "columns", "object", "version", "from", "with", "to", "of", "at", "around"] as const;
+
+// momentOf reads a moment, such as -15m or a time, as ISO 8601.
+function momentOf(text: string): string | undefined {
+  const ago = /^-(\d+(?:\.\d+)?)(s|m|h|d)$/.exec(text);
+  if (ago) return new Date(Date.now() - +ago[1] * { s: 1, m: 60, h: 3600, d: 86400 }[ago[2] as "s"]! * 1000).toISOString();
+  if (!/^\d{4}-\d\d-\d\dT/.test(text)) return undefined;
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}
 
 function fromFragment(fragment: string): Query {
   const [path, params] = fragment.replace(/^#\/?/, "").split("?", 2);
   const p = new URLSearchParams(params ?? "");
-  const text = (name: string) => p.get(name) ?? "";
   let resource = none.resource;
   try {
     resource = decodeURIComponent(path) || none.resource;
   } catch {
     // not escaped correctly: the default
   }
-  return {
-    resource, cluster: text("cluster"), namespace: text("namespace"), labels: text("labels"), fields: text("fields"), filter: text("filter"),
-    sort: text("sort"), descending: p.has("descending"), wide: p.has("wide"), object: text("object"),
-    view: (["yaml", "timeline", "compare"] as const).find((v) => v === text("view")) ?? "", version: text("version"), from: text("from"), with: text("with"), to: text("to"),
-  };
+  const q: Query = { ...none, resource, descending: p.has("descending"), wide: p.has("wide") };
+  for (const name of texts) q[name] = p.get(name) ?? "";
+  q.view = (["yaml", "timeline", "compare"] as const).find((v) => v === p.get("view")) ?? "";
+  q.at = momentOf(q.at) ?? "";
+  if (!/^\d{1,4}$/.test(q.around)) q.around = "";
+  return q;
 }
 
 function toFragment(q: Query): string {
   const p = new URLSearchParams();
-  for (const name of ["cluster", "namespace", "labels", "fields", "filter", "sort", "object", "view", "version", "from", "with", "to"] as const) {
+  for (const name of [...texts, "view"] as const) {
     if (q[name]) p.set(name, q[name]);
   }
   for (const name of ["descending", "wide"] as const) {
@@ -67,19 +80,35 @@ export function go(change: Partial<Query>, small = false): void {
   history[small ? "replaceState" : "pushState"](null, "", toFragment(next));
 }
 
-// base is the path of the cluster that is shown.
-export const base = computed(() => (query.value.cluster ? "/clusters/" + encodeURIComponent(query.value.cluster) : ""));
+// several reports whether a table has several clusters.
+export const several = (q: Query): boolean => /[,*]/.test(q.cluster);
+
+// clusterOf is the cluster that is shown, or that of the open object if there are several.
+export const clusterOf = (q: Query): string => (several(q) ? (q.object ? q.of : "") : q.cluster);
+
+// base is the path of that cluster.
+export const base = computed(() => (clusterOf(query.value) ? "/clusters/" + encodeURIComponent(clusterOf(query.value)) : ""));
+
+// table is the path of the table of a resource, and the parameters that say where.
+export function table(resource: string): { path: string; params: URLSearchParams } {
+  const q = query.value;
+  const params = new URLSearchParams({ window: "true" });
+  if (several(q)) params.set("clusters", q.cluster);
+  const of = q.cluster && !several(q) ? "/clusters/" + encodeURIComponent(q.cluster) : "";
+  return { path: of + "/" + encodeURIComponent(resource), params };
+}
 
 // parse reads what was typed at the prompt, such as "pods app=web /shop @prod". What is
 // not named keeps nothing of the query before.
 export function parse(typed: string): Partial<Query> | string {
-  const words = typed.replace(/^\s*:/, "").match(/(?:\([^)]*\)|[^\s(])+|\S/g) ?? [];
+  const words = typed.replace(/^\s*:/, "").match(/(?:\[[^\]]*\]|\([^)]*\)|[^\s([])+|\S/g) ?? [];
   const [resource, ...rest] = words;
   if (!resource) return "name a resource, such as pods";
   if (!/^[\w.-]+$/.test(resource)) return `${resource} is not the name of a resource: begin with one, such as pods`;
   const q = { ...none, resource, cluster: query.value.cluster };
   const labels: string[] = [];
   const fields: string[] = [];
+  const [columns, namespaces, clusters]: string[][] = [[], [], []];
   for (let i = 0; i < rest.length; i++) {
     const word = rest[i];
     if (rest[i + 1] === "in" || rest[i + 1] === "notin") {
@@ -87,11 +116,19 @@ export function parse(typed: string): Partial<Query> | string {
       i += 2;
     } else if (/^(not)?in\(/.test(rest[i + 1] ?? "")) {
       labels.push(word + " " + rest[++i]);
-    } else if (word.startsWith("/")) q.namespace = word === "/*" ? "" : word.slice(1);
-    else if (word.startsWith("@")) q.cluster = word.slice(1);
+    } else if (word === "now") q.at = "";
+    else if (momentOf(word)) q.at = momentOf(word)!;
+    else if (word.startsWith("/")) namespaces.push(word.slice(1));
+    else if (word.startsWith("@")) clusters.push(word.slice(1));
+    else if (word.startsWith("+")) columns.push(word.slice(1));
     else if (word.startsWith(".")) fields.push(word.slice(1));
     else labels.push(word);
   }
+  const wrong = columns.find((c) => !/^[.[]/.test(c));
+  if (wrong !== undefined) return `${wrong} is not the path of a field: a column begins with +. as in +.spec.nodeName`;
+  q.columns = columns.join(",");
+  q.namespace = namespaces.includes("*") ? "" : namespaces.join(",");
+  if (clusters.length > 0) q.cluster = clusters.join(",");
   q.labels = labels.join(",");
   q.fields = fields.join(",");
   return q;
@@ -102,25 +139,30 @@ export function print(q: Query): string {
   const words = [q.resource];
   if (q.labels) words.push(...q.labels.split(/,(?![^(]*\))/));
   if (q.fields) words.push(...q.fields.split(",").map((f) => "." + f));
+  if (q.columns) words.push(...q.columns.split(",").map((c) => "+" + c));
   if (q.namespace) words.push("/" + q.namespace);
   if (q.cluster) words.push("@" + q.cluster);
+  if (q.at) words.push(q.at);
   return words.join(" ");
 }
 
 // command is the kubectl command that shows about the same.
 export function command(q: Query): string {
   if (q.resource === "pipeline") return tidings(q); // kubectl knows nothing of it
-  const words = [q.object && q.view === "" ? "kubectl describe" : "kubectl get", quote(q.resource)];
+  const cluster = clusterOf(q);
+  const words = [q.at || (several(q) && !q.object) ? "tidings get" : q.object && q.view === "" && !q.at ? "kubectl describe" : "kubectl get", quote(q.resource)];
   if (q.object) {
     words.push(...objectWords(q));
-    if (q.view !== "") words.push("-o yaml");
+    if (q.view !== "" || q.at) words.push("-o yaml");
   } else {
-    words.push(q.namespace ? "-n " + quote(q.namespace) : "-A");
+    words.push(q.namespace && !q.namespace.includes(",") ? "-n " + quote(q.namespace) : "-A");
     if (q.labels) words.push("-l", quote(q.labels));
     if (q.fields) words.push("--field-selector", quote(q.fields));
     if (q.wide) words.push("-o wide");
   }
-  if (q.cluster) words.push("--context", quote(q.cluster));
+  if (q.at) words.push("--at", q.at, "--server", location.origin);
+  if (cluster) words.push("--context", quote(cluster));
+  else if (several(q)) words.push(...q.cluster.split(",").map((c) => "--context " + quote(c)));
   return words.join(" ");
 }
 
@@ -138,7 +180,9 @@ export function tidings(q: Query): string {
   const words = ["tidings", { "": "get", yaml: "get", timeline: "history", compare: "diff" }[q.view], quote(q.resource), ...(q.object ? objectWords(q) : q.namespace ? ["-n", quote(q.namespace)] : ["-A"])];
   if (q.view === "compare") words.push("--from", quote(q.from || "-1h"), ...(q.to ? ["--to", quote(q.to)] : []));
   if (q.view === "yaml") words.push("-o yaml", ...(q.version ? ["--at", quote(q.version)] : []));
+  if (q.at && q.view !== "timeline" && q.view !== "compare" && !q.version) words.push("--at", q.at);
   words.push("--server", location.origin);
-  if (q.cluster) words.push("--context", quote(q.cluster));
+  const cluster = clusterOf(q);
+  if (cluster) words.push("--context", quote(cluster));
   return words.join(" ");
 }

@@ -1,7 +1,7 @@
 // The rows of the view: opens a window of the live table, keeps what comes, and opens
 // another when the query or the visible part changes.
 import { batch, computed, effect, signal } from "@preact/signals";
-import { base, query } from "./query";
+import { query, several, table } from "./query";
 import { follow, Problem, token } from "./stream";
 
 export interface Column { name: string; type: string; description?: string; wide?: boolean }
@@ -12,8 +12,21 @@ export interface Row { key: string; cells: Cell[]; changed: number[]; isNew: num
 interface Frame {
   columns?: Column[]; total?: number; objects?: number; counts?: { status: string; rows: number }[]; first?: number; keys?: string[];
   rows?: Record<string, Cell[]>; cells?: Record<string, Record<string, Cell>>;
-  resourceVersion: string; synced: boolean; time: number;
-  upstream: { phase: string; since: number; contact: number };
+  resourceVersion?: string; synced: boolean; time: number;
+  upstream?: Upstream; clusters?: ClusterState[]; moment?: Moment; at?: number;
+}
+
+// Moment is the newest change that is shown of the past, and the gap in which the moment lies.
+export interface Moment { time: string; gap?: { from: string; to?: string; reason: string } }
+
+export interface Upstream { phase: string; since: number; contact: number }
+export interface Visible { all: boolean; namespaces: string[]; refused?: string[] }
+
+// ClusterState is what is known of one of several clusters. Without an upstream and a
+// problem it is waited for.
+export interface ClusterState {
+  name: string; objects: number; synced: boolean; upstream?: Upstream; visible?: Visible; moment?: Moment;
+  problem?: { status: number; error: string; reason: string };
 }
 
 export const columns = signal<Column[]>([]);
@@ -23,9 +36,11 @@ export const counts = signal<{ status: string; rows: number }[]>([]);
 export const windowFirst = signal(0);
 export const rows = signal<Row[]>([]);
 export const synced = signal(false);
-export const upstream = signal<Frame["upstream"] | null>(null);
+export const upstream = signal<Upstream | null>(null); // null: of several clusters
+export const clusters = signal<ClusterState[]>([]); // if there are several
 export const version = signal("");
-export const limited = signal<string[] | null>(null); // the namespaces that the rows are limited to
+export const moments = signal<Moment[]>([]); // of each cluster, in the past
+export const visible = signal<Visible | null>(null); // the namespaces that the rows are limited to, if they are
 export const shown = signal(false); // there are rows of this query
 export const widths = signal<number[]>([]);
 
@@ -57,36 +72,49 @@ const wanted = computed(() => {
   return last;
 });
 
+// mayRead are the namespaces that the rows of the present were limited to; "": they were not.
+const mayRead = signal("");
+effect(() => {
+  const v = visible.value;
+  if (v && !query.value.at && !query.value.namespace) mayRead.value = v.all ? "" : v.namespaces.slice(0, 64).join(",");
+});
+
 const target = computed(() => {
   const q = query.value;
-  const p = new URLSearchParams({ window: "true" });
-  if (q.namespace) p.set("namespace", q.namespace);
-  else p.set("visible", "true");
+  const { path, params: p } = table(q.resource);
+  // Which namespaces may be seen is found for the present, so the past is asked for by their names.
+  const may = q.at && !q.namespace ? mayRead.value : "";
+  if (q.namespace || may) p.set("namespace", q.namespace || may);
+  else if (!q.at) p.set("visible", "true");
+  if (q.at) p.set("at", q.at);
   if (q.labels) p.set("labelSelector", q.labels);
   if (q.fields) p.set("fieldSelector", q.fields);
-  const selects = base.value + "/" + encodeURIComponent(q.resource) + "?" + p;
+  if (q.columns || q.wide) p.set("columns", [q.wide ? "*" : "", q.columns].filter(Boolean).join(","));
+  const selects = JSON.stringify([path, q.cluster, q.namespace, q.labels, q.fields, q.columns, q.wide]); // at any moment
   if (q.filter) p.set("filter", q.filter);
   if (q.sort) p.set("sort", q.sort);
   if (q.descending) p.set("descending", "true");
-  if (q.wide) p.set("columns", "*");
-  return { selects: selects + q.wide, path: base.value + "/" + encodeURIComponent(q.resource) + "?" + p };
+  return { selects, at: q.at, path: path + "?" + p };
 });
 
 const path = computed(() => `${target.value.path}&first=${wanted.value.first}&count=${wanted.value.count}`);
-export const visible = signal(!document.hidden);
-document.addEventListener("visibilitychange", () => (visible.value = !document.hidden));
+export const inSight = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => (inSight.value = !document.hidden));
 
 let beat = 0;
 let known = new Map<string, Row>();
 
-function take(f: Frame, fresh: boolean): void {
+function take(f: Frame): void {
   beat++;
   batch(() => {
-    if (f.columns) {
+    moved = false;
+    if (f.columns) { // the frame is complete
+      const same = shown.value && f.columns.map((c) => c.name).join() === columns.value.map((c) => c.name).join();
+      if (!same) widths.value = f.columns.map((c) => c.name.length + 1);
       columns.value = f.columns;
-      if (!shown.value) widths.value = f.columns.map((c) => c.name.length + 1);
+      known = new Map();
     }
-    const grew = !fresh && f.total !== undefined && f.total > total.value;
+    const grew = !f.columns && f.total !== undefined && f.total > total.value;
     if (f.total !== undefined) total.value = f.total;
     if (f.objects !== undefined) objects.value = f.objects;
     if (f.counts) counts.value = f.counts;
@@ -116,8 +144,11 @@ function take(f: Frame, fresh: boolean): void {
       measure();
     }
     synced.value = f.synced;
-    upstream.value = f.upstream;
-    version.value = f.resourceVersion;
+    upstream.value = f.upstream ?? null;
+    if (f.clusters || !several(query.value)) clusters.value = f.clusters ?? [];
+    if (!several(query.value)) moments.value = f.moment ? [f.moment] : [];
+    else if (f.clusters) moments.value = f.clusters.flatMap((c) => (c.moment ? [c.moment] : []));
+    version.value = f.resourceVersion ?? "";
     skew.value = f.time - Date.now();
     heardAt.value = Date.now();
     now.value = Date.now();
@@ -153,25 +184,22 @@ const hideAfter = 10_000;
 
 async function run(path: string, signal: AbortSignal): Promise<void> {
   for (let tries = 0; !signal.aborted; tries++) {
-    let first = true;
-    let visibleTo: string[] | null = null;
+    let limits: Visible | null = null;
     try {
       await follow(path, signal, (event, data) => {
         if (event === "visible") {
-          visibleTo = data.all ? null : data.namespaces;
-          first = true; // what follows is complete
+          limits = data;
           return;
         }
         if (signal.aborted) return;
-        if (first) known = new Map();
-        limited.value = visibleTo;
-        take(data, first);
-        first = false;
+        visible.value = limits;
+        take(data);
         tries = 0;
       });
     } catch (e) {
       if (signal.aborted) return;
       const problem = e as Error;
+      if (moved) clear(); // they are of another moment
       link.value = { state: "lost", since: link.value.state === "lost" ? link.value.since : Date.now(), problem };
       if (problem instanceof Problem && problem.final) return;
       await sleep(Math.min(5000, 250 * 2 ** tries), signal);
@@ -179,7 +207,16 @@ async function run(path: string, signal: AbortSignal): Promise<void> {
   }
 }
 
+function clear(): void {
+  shown.value = false;
+  rows.value = [];
+  counts.value = [];
+  total.value = 0;
+}
+
 let selects = "";
+let shownAt = "";
+let moved = false; // to another moment, whose rows have not come
 let stop: AbortController | null = null;
 
 // start follows the query from now on.
@@ -190,21 +227,23 @@ export function start(): void {
     if (selects !== target.value.selects + token.value) {
       selects = target.value.selects + token.value;
       batch(() => {
-        shown.value = false;
-        rows.value = [];
-        counts.value = [];
-        total.value = 0;
+        clear();
         link.value = { state: "connecting", since: Date.now() };
       });
     }
+    if (shownAt !== target.value.at) {
+      shownAt = target.value.at;
+      moved = true;
+      link.value = { state: "connecting", since: Date.now() };
+    }
     stop?.abort();
     stop = new AbortController();
-    if (visible.value && query.value.resource !== "pipeline") void run(next, stop.signal);
+    if (inSight.value && query.value.resource !== "pipeline") void run(next, stop.signal);
   });
   // A hidden tab costs nothing: it follows again when it is seen.
   let hidden = 0;
   effect(() => {
     clearTimeout(hidden);
-    if (!visible.value) hidden = setTimeout(() => stop?.abort(), hideAfter);
+    if (!inSight.value) hidden = setTimeout(() => stop?.abort(), hideAfter);
   });
 }

@@ -1,16 +1,28 @@
 import { age, visibleText } from "./format";
 import { command, go, query } from "./query";
-import { counts, heardAt, limited, link, now, objects, shown, skew, synced, total, upstream } from "./rows";
+import { type ClusterState, clusters, counts, heardAt, link, now, objects, shown, skew, synced, total, type Upstream, upstream, type Visible, visible } from "./rows";
 import { tone } from "./format";
 import { Problem, token } from "./stream";
 import { panel } from "./keys";
+import { AsOf } from "./timebar";
 
 const thousands = new Intl.NumberFormat("en");
+
+const seconds = (ms: number) => age(Math.max(0, ms) / 1000);
+
+// lag says how far the mirror of a cluster is behind.
+function lag(u: Upstream): { tone: string; text: string } {
+  const at = now.value + skew.value;
+  if (u.phase !== "watching") return { tone: "bad", text: `stale for ${seconds(at - Math.max(u.contact, 1))}` };
+  return { tone: "good", text: `live · ${seconds(at - u.contact)}` };
+}
+
+// live reports whether a cluster is shown as it is now.
+export const live = (c: ClusterState): boolean => c.upstream?.phase === "watching";
 
 // Fresh says how far what is shown can be believed to be what the cluster has now.
 export function Fresh() {
   const at = now.value;
-  const seconds = (ms: number) => age(Math.max(0, ms) / 1000);
   const l = link.value;
   if (l.state === "connecting") return <span class="fresh wait" role="status">connecting…</span>;
   if (l.state === "lost") {
@@ -20,12 +32,53 @@ export function Fresh() {
       </span>
     );
   }
-  const u = upstream.value!;
   if (!synced.value) return <span class="fresh wait" role="status">loading {thousands.format(objects.value)}…</span>;
-  if (u.phase !== "watching") {
-    return <span class="fresh bad" role="status" title={"the mirror is " + u.phase}>stale for {seconds(at + skew.value - Math.max(u.contact, 1))} · the mirror cannot follow the cluster</span>;
+  if (query.value.at) return <AsOf />;
+  const u = upstream.value;
+  if (!u) { // of several clusters
+    const behind = clusters.value.filter((c) => !live(c));
+    const oldest = Math.min(...clusters.value.map((c) => c.upstream?.contact ?? Infinity));
+    if (behind.length === 0) return <span class="fresh good" role="status" title="The mirror follows all clusters. The time is since the one that is furthest behind last sent something.">live · {seconds(at + skew.value - oldest)}</span>;
+    return <span class="fresh bad" role="status">{clusters.value.length - behind.length} of {clusters.value.length} clusters live</span>;
   }
-  return <span class="fresh good" role="status" title={"The mirror follows the cluster. The time is since the cluster last sent something."}>live · {seconds(at + skew.value - u.contact)}</span>;
+  const { tone, text } = lag(u);
+  const title = tone === "good" ? "The mirror follows the cluster. The time is since the cluster last sent something." : "the mirror is " + u.phase;
+  return <span class={"fresh " + tone} role="status" title={title}>{text}{tone === "bad" && " · the mirror cannot follow the cluster"}</span>;
+}
+
+// Clusters says of each of several clusters how fresh it is, or why it is not shown.
+function Clusters() {
+  return (
+    <>
+      {clusters.value.map((c) => {
+        const state = c.problem
+          ? { tone: "bad", text: c.problem.status === 401 ? "does not accept your token" : c.problem.status === 403 ? "not permitted" : "not shown: " + c.problem.error.slice(0, 120) }
+          : c.moment ? { tone: "wait", text: "as it was" }
+          : c.upstream ? (c.synced ? lag(c.upstream) : { tone: "wait", text: "loading…" }) : { tone: "wait", text: "connecting…" };
+        return (
+          <span key={c.name} class="cluster" title={c.problem && visibleText(c.problem.error)}>
+            <span class={"dot " + state.tone} />{visibleText(c.name)} <span class={c.problem || state.tone === "bad" ? "bad" : ""}>{visibleText(state.text)}</span>
+            {c.visible && <Limits visible={c.visible} />}
+          </span>
+        );
+      })}
+    </>
+  );
+}
+
+// Limits says to which namespaces the rows are limited by rights.
+function Limits({ visible: v }: { visible: Visible }) {
+  const named = v.refused !== undefined;
+  return (
+    <>
+      {!v.all && !query.value.namespace && (
+        <span class="wait" title={"You may not read all namespaces. These are those that you may read: " + visibleText(v.namespaces.join(", "))}>
+          {" "}only what you may read: {v.namespaces.length === 1 ? "namespace " + visibleText(v.namespaces[0]) : v.namespaces.length + " namespaces"}
+        </span>
+      )}
+      {named && <span class="bad"> not permitted: namespace{v.refused!.length > 1 && "s"} {visibleText(v.refused!.join(", "))}</span>}
+    </>
+  );
 }
 
 // Summary counts the rows by their status.
@@ -43,11 +96,8 @@ export function Summary() {
           <b>{thousands.format(c.rows)}</b> {visibleText(c.status || "others")}
         </button>
       ))}
-      {limited.value && (
-        <span class="wait" title={"You may not read all namespaces. These are those that you may read: " + limited.value.join(", ")}>
-          only what you may read: {limited.value.length === 1 ? "namespace " + limited.value[0] : limited.value.length + " namespaces"}
-        </span>
-      )}
+      {visible.value && <Limits visible={visible.value} />}
+      <Clusters />
     </p>
   );
 }

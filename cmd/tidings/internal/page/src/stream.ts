@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
   // final says that trying again does not help.
   get final(): boolean {
-    return [400, 401, 403, 404].includes(this.status) || ["Forbidden", "Unauthorized", "Invalid"].includes(this.reason);
+    return [400, 401, 403, 404, 410].includes(this.status) || ["Forbidden", "Unauthorized", "Invalid"].includes(this.reason);
   }
 }
 

@@ -1,7 +1,7 @@
 // The open object: its newest state, and what of it may be shown.
 import { computed, signal } from "@preact/signals";
 import { base, go, query, quote, tidings } from "./query";
-import { follow, Problem, token } from "./stream";
+import { follow, getJSON, Problem, token } from "./stream";
 
 export interface Subject { object: any; gone: boolean; at: number; problem?: Error }
 const none: Subject = { object: null, gone: false, at: 0 };
@@ -90,4 +90,15 @@ export function followSubject(path: string, key: string, signal: AbortSignal): v
       else subject.value = { ...subject.value, problem };
     },
   );
+}
+
+// showSubject shows the object as it was at a moment.
+export async function showSubject(path: string, key: string, at: string, signal: AbortSignal): Promise<void> {
+  subject.value = none;
+  try {
+    const { data } = await getJSON<{ data: any[] }>(path + "?" + new URLSearchParams({ ...selected(key), at }));
+    if (!signal.aborted) subject.value = { object: mask(data[0]) ?? null, gone: !data.length, at: 0 };
+  } catch (problem) {
+    if (!signal.aborted) subject.value = { ...none, problem: problem as Error };
+  }
 }

@@ -1,9 +1,10 @@
 import { computed, effect, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { text, tone, visibleText } from "./format";
-import { go, query } from "./query";
-import { type Cell, columns, link, now, part, type Row, rows, shown, skew, synced, total, widths, windowFirst } from "./rows";
+import { go, query, several } from "./query";
+import { type Cell, clusters, columns, link, part, type Row, rows, shown, synced, total, visible, widths, windowFirst } from "./rows";
 import { signal } from "@preact/signals";
+import { clock } from "./time";
 
 export const rowHeight = 26;
 
@@ -37,12 +38,23 @@ export function sortBy(index: number): void {
 }
 
 export function open(row: Row | undefined): void {
-  if (row) go({ object: row.key });
+  if (!row) return;
+  const slash = several(query.value) ? row.key.indexOf("/") : -1; // after the cluster
+  go({ object: row.key.slice(slash + 1), of: slash < 0 ? "" : decodeURIComponent(row.key.slice(0, slash)) });
+}
+
+// Empty says that there is nothing, as far as one may see.
+function Empty() {
+  const missing = clusters.value.filter((c) => !c.upstream && !c.moment).map((c) => c.name);
+  const refused = visible.value?.refused ?? clusters.value.flatMap((c) => c.visible?.refused ?? []);
+  const where = [...missing, ...refused.map((n) => "namespace " + n)];
+  if (where.length > 0) return <p class="empty">None where you can see. Not shown: {visibleText(where.join(", "))}.</p>;
+  return <p class="empty">{query.value.filter ? "No row passes the filter." : "There are none."}</p>;
 }
 
 // Time shows a time since an event, which changes by itself.
 function Time({ cell }: { cell: Cell }) {
-  return <>{visibleText(text(cell, now.value + skew.value))}</>;
+  return <>{visibleText(text(cell, clock.value))}</>;
 }
 
 function Line({ row, index, numeric, status }: { row: Row; index: number; numeric: boolean[]; status: number }) {
@@ -83,8 +95,8 @@ export function Table() {
     // Another selection or order begins at the top.
     let before = "";
     const stop = effect(() => {
-      const { resource, cluster, namespace, labels, fields, filter, sort, descending } = query.value;
-      const next = JSON.stringify([resource, cluster, namespace, labels, fields, filter, sort, descending]);
+      const { object: _, of: __, wide: ___, at: ____, around: _____, ...selects } = query.value;
+      const next = JSON.stringify(selects);
       if (before && before !== next) {
         element.scrollTop = 0;
         cursor.value = 0;
@@ -100,7 +112,7 @@ export function Table() {
   const after = Math.max(0, total.value - windowFirst.value - rows.value.length) * rowHeight;
   const { sort, descending } = query.value;
   return (
-    <div class={"rows" + (link.value.state === "lost" ? " stale" : "")} ref={box} role="region" tabIndex={0} aria-label={query.value.resource}>
+    <div class={"rows" + (link.value.state !== "open" ? " stale" : "")} ref={box} role="region" tabIndex={0} aria-label={query.value.resource}>
       {shown.value && (
         <table aria-rowcount={total.value + 1}>
           <colgroup>
@@ -130,7 +142,7 @@ export function Table() {
           </tbody>
         </table>
       )}
-      {shown.value && synced.value && total.value === 0 && <p class="empty">{query.value.filter ? "No row passes the filter." : "There are none."}</p>}
+      {shown.value && synced.value && total.value === 0 && <Empty />}
     </div>
   );
 }
