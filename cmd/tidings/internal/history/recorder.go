@@ -102,13 +102,19 @@ type recorder struct {
 	version uint64
 	objects int // that exist
 
-	gathered []informer.Event[*codec.Raw]
+	gathered []arrival
 	batch    Batch     // to be written
 	buffers  []*[]byte // that it refers to
 	stalled  time.Time // up to which changes arrived before writing failed, until that is recorded
 	relist   bool      // the events of a list are being delivered
 	listed   time.Time // when the first of them was: a list is one moment
 	thinned  map[string]*thinned
+}
+
+// arrival is an event that is to be handled.
+type arrival struct {
+	event informer.Event[*codec.Raw]
+	at    time.Time
 }
 
 type identity struct {
@@ -128,9 +134,8 @@ func (rec *recorder) run(ctx context.Context, in Events) error {
 	for {
 		select {
 		case e := <-in:
-			now := time.Now()
-			for _, e := range rec.gather(ctx, e, in) {
-				if err := rec.handle(ctx, e, now); err != nil {
+			for _, a := range rec.gather(ctx, e, in) {
+				if err := rec.handle(ctx, a.event, a.at); err != nil {
 					return err
 				}
 			}
@@ -154,13 +159,13 @@ func (rec *recorder) run(ctx context.Context, in Events) error {
 // gather returns an event and those that follow it soon, in a slice that the next call uses
 // again. It returns none that came after the end of ctx, when the store of the informer is
 // emptied.
-func (rec *recorder) gather(ctx context.Context, e informer.Event[*codec.Raw], in Events) []informer.Event[*codec.Raw] {
+func (rec *recorder) gather(ctx context.Context, e informer.Event[*codec.Raw], in Events) []arrival {
 	enough := time.NewTimer(linger)
 	defer enough.Stop()
 	clear(rec.gathered)
 	rec.gathered = rec.gathered[:0]
 	for ctx.Err() == nil {
-		rec.gathered = append(rec.gathered, e)
+		rec.gathered = append(rec.gathered, arrival{e, time.Now()})
 		if len(rec.gathered) == batchEvents {
 			break
 		}
