@@ -3,10 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
@@ -108,7 +109,7 @@ func (s *Server) side(ctx context.Context, q *read.Query) (side, *read.Object, e
 func fieldsOf(old, now *read.Object) []field {
 	out := []field{}
 	var a, b map[string]any
-	if json.Unmarshal(old.JSON(), &a) != nil || json.Unmarshal(now.JSON(), &b) != nil {
+	if utiljson.Unmarshal(old.JSON(), &a) != nil || utiljson.Unmarshal(now.JSON(), &b) != nil { // which keeps integers whole
 		return out // cannot happen: both are valid JSON
 	}
 	for _, f := range diff.Objects(a, b) {

@@ -55,7 +55,17 @@ func TestDifferencesOfVersionsAndObjects(t *testing.T) {
 			t.Errorf("%s: %d %s, not %s", path, a.code, a.body, want)
 		}
 	}
-	a := r.get("/core/v1/secrets/shop/s?diff=true&with=shop/t")
+	pod := func(name string, grace int64) {
+		_, err := r.cluster.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}})
+		r.must(err)
+	}
+	pod("a", 1<<53+1)
+	pod("b", 1<<53)
+	a := r.get("/core/v1/pods/shop/a?diff=true&with=shop/b")
+	if !strings.Contains(string(a.body), `"path":".spec.terminationGracePeriodSeconds","old":9007199254740993,"new":9007199254740992`) {
+		t.Errorf("two large integers: %d %s", a.code, a.body)
+	}
+	a = r.get("/core/v1/secrets/shop/s?diff=true&with=shop/t")
 	if a.code != http.StatusOK || strings.Contains(string(a.body), "canary") || !strings.Contains(string(a.body), `"path":".data.key","old":10,"new":11`) {
 		t.Errorf("two Secrets: %d %s", a.code, a.body)
 	}
