@@ -41,7 +41,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		}, []string{"verb", "group", "resource", "code"}),
 	}
 	for _, c := range []prometheus.Collector{
-		out.requests, out.latency, buildInfo(s.opts), certificateCollector{s.opts.TLS}, limitsCollector{s}, s.memory, s.budget, clustersCollector{s.mirror}, informermetrics.NewCollector(statuses(s.mirror)),
+		out.requests, out.latency, buildInfo(s.opts), certificateCollector{s.opts.TLS}, limitsCollector{s}, s.memory, s.budget, s.tables, clustersCollector{s.mirror}, informermetrics.NewCollector(statuses(s.mirror)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := registry.Register(c); err != nil {

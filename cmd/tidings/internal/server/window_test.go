@@ -211,3 +211,16 @@ func TestThePage(t *testing.T) {
 		t.Errorf("without credentials: %d", a.code)
 	}
 }
+
+func TestMetricsOfWindows(t *testing.T) {
+	r := start(t, options{})
+	r.set("default", "x", "1")
+	es := r.eventSource("/cm?window=true")
+	es.frame("the beginning", keys("default/x"))
+	metrics := string(r.get("/metrics").body)
+	for _, want := range []string{"\ntidings_live_tables 1\n", "\ntidings_live_table_windows 1\n", "\ntidings_live_table_bytes "} {
+		if !strings.Contains(metrics, want) || strings.Contains(metrics, "tidings_live_table_bytes 0\n") {
+			t.Errorf("the metrics do not have %q:\n%s", want, metrics)
+		}
+	}
+}
