@@ -142,7 +142,7 @@ func TestTimelineAndComparison(t *testing.T) {
 	putWorkload(t, c, 2)
 	put(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "keys"}, Data: map[string][]byte{"password": []byte("one")}})
 	putPod(t, c, "shop", "stranger", corev1.PodPending, func(p *corev1.Pod) { p.UID, p.Labels = "uid-stranger", map[string]string{"app": "web"} })
-	p := visit(t, s, "#/deployments?object=shop/web&view=timeline", "410")
+	p := visit(t, s, "#/deployments?object=shop/web&view=timeline", "403", "410")
 	p.awaitText(".lanes", "Deployment web")
 	p.awaitText(".lanes", "ReplicaSet web-1")
 	p.await("the history of all that it owns has begun", "!/loading|not shown/.test(document.querySelector('.object .scroll').innerText)")

@@ -49,6 +49,9 @@ function Empty() {
   const refused = visible.value?.refused ?? clusters.value.flatMap((c) => c.visible?.refused ?? []);
   const where = [...missing, ...refused.map((n) => "namespace " + n)];
   if (where.length > 0) return <p class="empty">None where you can see. Not shown: {visibleText(where.join(", "))}.</p>;
+  const limits = [visible.value, ...clusters.value.map((c) => c.visible)].filter((v) => v && !v.all);
+  if (limits.some((v) => !v!.namespaces.length)) return <p class="empty bad">Not permitted in any of the namespaces that have some.</p>;
+  if (limits.length > 0 && !query.value.filter) return <p class="empty">None in the namespaces that you may read.</p>;
   return <p class="empty">{query.value.filter ? "No row passes the filter." : "There are none."}</p>;
 }
 
