@@ -205,9 +205,9 @@ func (q *Query) Within(namespaces []string) (*Query, error) {
 	return &out, nil
 }
 
-// In returns the query limited to one namespace, as if it had been asked for. It is for
+// OfNamespace returns the query limited to one namespace, as if it had been asked for. It is for
 // lists and watches of all namespaces.
-func (q *Query) In(namespace string) (*Query, error) {
+func (q *Query) OfNamespace(namespace string) (*Query, error) {
 	p := q.params
 	if p.Namespace != "" || q.within != nil || p.Verb == Get {
 		return nil, mirror.Invalidf("only a list or watch of all namespaces can be limited to one")

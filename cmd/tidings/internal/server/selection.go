@@ -81,7 +81,7 @@ func (s *Server) seenOfNamed(ctx context.Context, g *grant) (*seen, time.Time, e
 // pastAttributes.
 func (s *Server) sameNamespaces(ctx context.Context, q *read.Query, names []string) (same []string, err error) {
 	for _, name := range names {
-		one, err := q.In(name)
+		one, err := q.OfNamespace(name)
 		if err != nil {
 			return nil, err
 		}
