@@ -44,7 +44,7 @@ var warmStart = line{
 	},
 	claims: []claim{
 		{20, "start with 100,000 pods from the history, beside one from nothing, until ready: s", "wall s", "from the history", "", atMost(3)},
-		{20, "the same, list requests", "lists", "from the history", "", atMost(0)},
+		{20, "the same, list requests", "lists of pods", "from the history", "", atMost(0)},
 		{20, "the same, CPU s of the mirror", "CPU s of the mirror", "from the history", "", target{}},
 		{20, "the same, CPU s of kube-apiserver and etcd", "CPU s behind", "from the history", "", target{}},
 	},

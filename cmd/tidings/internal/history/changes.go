@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sync/errgroup"
 )
 
 // Change is one change of a series.
@@ -50,6 +52,8 @@ const (
 	// readBytes is the memory for all logs that are being read, about; leastBytes that of
 	// one at least. A single change may take more.
 	readBytes, leastBytes = 32 << 20, 1 << 20
+	// mostParts is how many CPUs read together.
+	mostParts = 4
 )
 
 // ChangesAfter returns the changes of the objects that match accepts, in order, after the
@@ -349,8 +353,8 @@ func (l *Log) beforeIn(p pinned, i int, key string, seq uint64) (*Version, error
 	return &v, nil
 }
 
-// fetch reads the versions of changes of a window, and those before. It stops early if they
-// take more memory than the most, and returns how much they take.
+// fetch reads the versions of changes of a window, and those before, on several CPUs. It
+// stops early if they take more memory than the most, and returns how much they take.
 func (l *Log) fetch(p pinned, i int, changes []Change, most int) (taken int, err error) {
 	var order []int
 	for n, c := range changes {
@@ -358,12 +362,39 @@ func (l *Log) fetch(p pinned, i int, changes []Change, most int) (taken int, err
 			order = append(order, n)
 		}
 	}
-	if len(order) == 0 {
-		return 0, nil
-	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(changes[a].Key, changes[b].Key), cmp.Compare(changes[a].Seq, changes[b].Seq))
 	})
+	var group errgroup.Group
+	parts := min(runtime.GOMAXPROCS(0), mostParts)
+	share := most / parts
+	taking := make([]int, parts)
+	for n := range parts {
+		end := len(order) / (parts - n)
+		for end > 0 && end < len(order) && changes[order[end-1]].Key == changes[order[end]].Key {
+			end++ // the versions of an object are read together
+		}
+		part := order[:end]
+		order = order[end:]
+		group.Go(func() (err error) {
+			taking[n], err = l.fetchPart(p, i, changes, part, share)
+			return err
+		})
+	}
+	err = group.Wait()
+	for _, n := range taking {
+		if taken += n; n > share { // it may have stopped early
+			taken = max(taken, most+1)
+		}
+	}
+	return taken, err
+}
+
+// fetchPart is fetch for some of the changes, sorted by object.
+func (l *Log) fetchPart(p pinned, i int, changes []Change, order []int, most int) (taken int, err error) {
+	if len(order) == 0 {
+		return 0, nil
+	}
 	r, w := l.series, p.windows[i]
 	prefix := objectsKey(r.id, w.First)
 	it, err := p.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
