@@ -35,7 +35,7 @@ type Log struct {
 	match   func(key string) bool // nil: of one object
 	key     string                // of that object
 	watch   bool                  // the changes that match does not accept are yielded, too, without the object
-	before  bool                  // the versions before are wanted
+	alone   bool                  // without the versions before
 	bare    bool                  // without the objects
 	bunch   int                   // number of changes that are read together, 0 at first
 	next    uint64                // the next change
@@ -65,14 +65,14 @@ func (s *State) ChangesAfter(cursor string, match func(key string) bool) *Log {
 	if !ok || id != s.series.id || seq < s.seq {
 		return nil
 	}
-	return &Log{series: s.series, match: match, before: true, next: seq + 1, last: seq, reached: s.ResourceVersion}
+	return &Log{series: s.series, match: match, next: seq + 1, last: seq, reached: s.ResourceVersion}
 }
 
 // WatchAfter returns all changes after the state. Those of objects that match does not
 // accept have no Object; the others have a Before only if before is true.
 func (s *State) WatchAfter(match func(key string) bool, before bool) *Log {
 	l := s.ChangesAfter(s.Cursor(), match)
-	l.watch, l.before = true, before
+	l.watch, l.alone = true, !before
 	return l
 }
 
@@ -366,7 +366,7 @@ func (l *Log) fetch(p pinned, i int, changes []Change, most int) (taken int, err
 		return cmp.Or(cmp.Compare(changes[a].Key, changes[b].Key), cmp.Compare(changes[a].Seq, changes[b].Seq))
 	})
 	var group errgroup.Group
-	parts := min(runtime.GOMAXPROCS(0), mostParts)
+	parts := max(1, min(runtime.GOMAXPROCS(0), mostParts, len(order)))
 	share := most / parts
 	taking := make([]int, parts)
 	for n := range parts {
@@ -421,7 +421,7 @@ func (l *Log) fetchPart(p pinned, i int, changes []Change, order []int, most int
 			return 0, err
 		}
 		switch {
-		case c.Type == Added || !l.before:
+		case c.Type == Added || l.alone:
 		case last != nil && last.Key == c.Key:
 			if last.Type != Deleted {
 				c.Before = &last.Version

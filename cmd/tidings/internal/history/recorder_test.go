@@ -268,6 +268,27 @@ func TestThinnedVersionsAreNoNewEpoch(t *testing.T) {
 	})
 }
 
+// All changes of a series have the versions before, as those after a state have.
+func TestChangesHaveTheVersionBefore(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.set("a", "1")
+		r.start()
+		time.Sleep(time.Second)
+		r.set("a", "2")
+		time.Sleep(time.Second)
+		before := ""
+		for c, err := range r.store.Find(r.of).Changes("", func(string) bool { return true }).Read(t.Context(), time.Time{}) {
+			r.must(err)
+			if before = ""; c.Before != nil {
+				before = string(c.Before.Object)
+			}
+		}
+		if !strings.Contains(before, `"value":"1"`) {
+			t.Errorf("the version before the last change is %q", before)
+		}
+	})
+}
+
 // The history of a resource of which nothing exists begins all the same.
 func TestNothingIsRecorded(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -96,8 +96,12 @@ func (s *Server) historyOf(clusterName string, r mirror.ResourceStatus) *history
 		return nil
 	}
 	for _, series := range s.opts.Reads.History.Store().All() {
-		of, stats := series.Of, series.Stats()
-		if !stats.Writing || of.Cluster != clusterName || of.Group != r.Resource.Group || of.Version != r.Resource.Version || of.Resource != r.Resource.Resource || of.Namespace != r.Namespace {
+		of := series.Of
+		if of.Cluster != clusterName || of.Group != r.Resource.Group || of.Version != r.Resource.Version || of.Resource != r.Resource.Resource || of.Namespace != r.Namespace {
+			continue
+		}
+		stats := series.Stats()
+		if !stats.Writing {
 			continue
 		}
 		out := &historyOf{Begin: series.Begin(), Versions: stats.Versions}
