@@ -29,7 +29,8 @@ func (inf *Informer[T]) Events(ctx context.Context, opts ...SubscribeOption) ite
 //
 // The version must be that of a list or of an event with Resumable set. The
 // error is [ErrExpired] if the window kept by [Retain] does not reach back to
-// the version or the informer has not reached it yet (see [Informer.WaitFor]),
+// the version, if the version lies between the state before a relist and its end,
+// or if the informer has not reached it yet (see [Informer.WaitFor]),
 // and [ErrVersion] if it is not a decimal number.
 func (inf *Informer[T]) EventsSince(ctx context.Context, resourceVersion string, opts ...SubscribeOption) (iter.Seq[Event[T]], error) {
 	since, err := parseVersion(resourceVersion)

@@ -38,6 +38,7 @@ type options struct {
 	logger     *slog.Logger
 	transform  any // func(T) (T, error)
 	filter     any // func(T) bool
+	owners     bool
 	detect     bool
 	report     func(error) // of mutations; nil panics
 	panics     panics
@@ -173,6 +174,12 @@ func Unshared() Option {
 // are decoded and encoded again as they arrive.
 func Compact() Option {
 	return func(o *options) error { o.compact = true; return nil }
+}
+
+// IndexOwners keeps an index of the objects by the uids of their owners, for
+// [Query.Owner]. It takes about 30 bytes for each owner that an object has.
+func IndexOwners() Option {
+	return func(o *options) error { o.owners, o.codec.Owners = true, true; return nil }
 }
 
 // Scheme is used to look up the kinds of Go types. The default knows the

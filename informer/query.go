@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidings-io/tidings/internal/indexer"
 )
@@ -22,6 +23,9 @@ type Query struct {
 	// requirements of the form key=value or key in (…): the cost then grows with
 	// the result, not with the store.
 	Labels labels.Selector
+	// Owner, if not empty, selects the objects that name an owner with this uid in
+	// their metadata. Without [IndexOwners], every object is looked at.
+	Owner types.UID
 	// By selects by an index of the informer, see [Informer.AddIndex].
 	By Match
 	// After skips all objects up to and including the one with this key (see

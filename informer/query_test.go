@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tidings-io/tidings/informer"
@@ -20,6 +21,8 @@ import (
 func TestIndexesAgreeWithAScan(t *testing.T) {
 	t.Run("decoded", func(t *testing.T) { indexesAgree(t) })
 	t.Run("compact", func(t *testing.T) { indexesAgree(t, informer.Compact()) })
+	t.Run("with owners", func(t *testing.T) { indexesAgree(t, informer.IndexOwners()) })
+	t.Run("compact with owners", func(t *testing.T) { indexesAgree(t, informer.Compact(), informer.IndexOwners()) })
 }
 
 func indexesAgree(t *testing.T, opts ...informer.Option) {
@@ -31,6 +34,9 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 			}
 			if i%2 == 0 {
 				cm.Labels["even"] = ""
+			}
+			for _, owner := range ownersOf(i) {
+				cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Any", Name: owner, UID: types.UID(owner)})
 			}
 			if i%50 == 0 {
 				cm.Labels["rare"] = fmt.Sprint(i)
@@ -66,9 +72,13 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 				value = rapid.SampledFrom([]string{"0", "1", "2", "3"}).Draw(t, "value")
 				q.By = byValue.Is(value)
 			}
+			if rapid.Bool().Draw(t, "owned") {
+				q.Owner = types.UID(rapid.SampledFrom([]string{"owner-0", "owner-4", "owner-12", "none"}).Draw(t, "owner"))
+			}
 			var want []string
 			for _, cm := range all {
 				if (q.Namespace == "" || cm.Namespace == q.Namespace) && selector.Matches(labels.Set(cm.Labels)) && informer.Key(cm) > q.After &&
+					(q.Owner == "" || slices.ContainsFunc(cm.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == q.Owner })) &&
 					(value == "" || cm.Data["v"] == value) && (q.Limit == 0 || len(want) < q.Limit) {
 					want = append(want, informer.Key(cm))
 				}
@@ -92,6 +102,7 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 		moved, _ := inf.Get("ns-0", "cm-000")
 		moved = moved.DeepCopy()
 		moved.Labels["rare"], moved.Data["v"] = "moved", "new"
+		moved.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Any", Name: "other", UID: "other"}}
 		_, err = r.server.Update(moved)
 		r.must(err)
 		synctest.Wait()
@@ -104,5 +115,35 @@ func indexesAgree(t *testing.T, opts ...informer.Option) {
 		if got := inf.List(informer.Query{Labels: labels.SelectorFromSet(labels.Set{"rare": "moved"})}); len(got) != 1 {
 			t.Errorf("a changed label is not found: %v", got)
 		}
+		if got := inf.List(informer.Query{Owner: "other"}); len(got) != 1 || got[0].Name != "cm-000" {
+			t.Errorf("a changed owner is not found: %v", got)
+		}
+		if got := inf.List(informer.Query{Owner: "owner-0"}); slices.ContainsFunc(got, func(cm *corev1.ConfigMap) bool { return cm.Name == "cm-000" }) {
+			t.Error("an object is found under an owner that it no longer has")
+		}
+		pinned := inf.View()
+		defer pinned.Release()
+		before := len(pinned.List(informer.Query{Owner: "owner-4"}))
+		for _, cm := range pinned.List(informer.Query{Owner: "owner-4"}) {
+			r.must(r.server.Delete(configMaps, cm.Namespace, cm.Name))
+		}
+		synctest.Wait()
+		if got := inf.List(informer.Query{Owner: "owner-4"}); len(got) != 0 {
+			t.Errorf("deleted objects are still found: %v", got)
+		}
+		if got := pinned.List(informer.Query{Owner: "owner-4"}); len(got) != before {
+			t.Errorf("a pinned view has lost %d of %d", before-len(got), before)
+		}
 	})
+}
+
+// ownersOf returns the owners of the i-th object: none, one or several.
+func ownersOf(i int) (owners []string) {
+	if i%4 == 0 {
+		owners = append(owners, fmt.Sprint("owner-", i%16))
+	}
+	if i%24 == 0 {
+		owners = append(owners, "owner-4", "owner-100")
+	}
+	return owners
 }

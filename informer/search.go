@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tidings-io/tidings/internal/indexer"
+	"github.com/tidings-io/tidings/internal/object"
 )
 
 // plan is how to find the objects that match a query.
@@ -19,11 +20,14 @@ type plan struct {
 	// A candidate must match rest, if not nil, by its labels, and by.
 	rest labels.Selector
 	by   Match
+	// owned says that a candidate must have the query's owner, byOwner that the index of
+	// owners holds the candidates.
+	owned, byOwner bool
 }
 
 // exact reports whether all candidates match and are in the order of keys.
 func (p plan) exact() bool {
-	return p.rest == nil && p.by.index == "" && len(p.values) == 0
+	return !p.owned && p.rest == nil && p.by.index == "" && len(p.values) == 0
 }
 
 // search yields the keys and objects of v that match q, in the order of keys.
@@ -31,6 +35,9 @@ func search(v *indexer.View[Object], q Query, p plan) iter.Seq2[string, Object] 
 	return func(yield func(string, Object) bool) {
 		n := 0
 		offer := func(key string, o Object) bool {
+			if p.owned && !hasOwner(o, q.Owner) { // also of the index: hashes may be equal
+				return true
+			}
 			if p.rest != nil && !p.rest.Matches(labels.Set(o.GetLabels())) {
 				return true
 			}
@@ -41,6 +48,8 @@ func search(v *indexer.View[Object], q Query, p plan) iter.Seq2[string, Object] 
 			return yield(key, o) && n != q.Limit
 		}
 		switch {
+		case p.byOwner:
+			v.Owned(object.OwnerHash(string(q.Owner)), q.prefix(), q.After)(offer)
 		case p.index == "":
 			v.From(q.prefix(), q.After)(offer)
 		case len(p.values) == 0:
@@ -87,6 +96,10 @@ func planFor(v *indexer.View[Object], q Query) plan {
 	var scan plan
 	if q.Labels != nil && !q.Labels.Empty() {
 		scan.rest = q.Labels // not the requirements: labels.Nothing() has none
+	}
+	if q.Owner != "" { // which has few objects
+		scan.by, scan.owned, scan.byOwner = q.By, true, v.HasOwners()
+		return scan
 	}
 	var few [2]plan // no garbage for the usual queries
 	plans := few[:0]

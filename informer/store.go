@@ -32,6 +32,9 @@ func newStore[T Object](o *options, decode func(Object) T, target func() string)
 	if _, raw := any(*new(T)).(*codec.Raw); raw || decode != nil {
 		opts.Size = func(held Object) int { return held.(*codec.Raw).Size() }
 	}
+	if o.owners {
+		opts.Owners = appendOwners
+	}
 	s := store[T]{Indexer: indexer.New(opts), read: decode, decode: decode}
 	if o.detect {
 		lent := mutation.New[T](target, o.report)
@@ -86,10 +89,7 @@ func (s *store[T]) list(dst []T, q Query) []T {
 func (s *store[T]) collect(dst []T, v *indexer.View[Object], q Query) []T {
 	p := planFor(v, q)
 	if !p.exact() || q.Limit != 0 {
-		for _, held := range search(v, q, p) {
-			dst = append(dst, s.expand(held))
-		}
-		return dst
+		return s.filter(dst, v, q, p)
 	}
 	if dst == nil && q.Namespace == "" && q.After == "" {
 		n := v.Len()
@@ -110,6 +110,15 @@ func (s *store[T]) collect(dst []T, v *indexer.View[Object], q Query) []T {
 		v.Windows(q.prefix(), q.After)(add)
 	} else {
 		v.IndexedWindows(p.index, p.value, q.prefix(), q.After)(add)
+	}
+	return dst
+}
+
+// filter is collect for a plan that looks at each candidate. It is a function of its own
+// because its loop moves dst to the heap.
+func (s *store[T]) filter(dst []T, v *indexer.View[Object], q Query, p plan) []T {
+	for _, held := range search(v, q, p) {
+		dst = append(dst, s.expand(held))
 	}
 	return dst
 }

@@ -186,13 +186,15 @@ func (l *Log[E]) Retained(tail *Position[E]) uint64 {
 }
 
 // Since returns the position from which a reader that has seen everything up to
-// resourceVersion goes on: the last position whose version is not greater. If
-// the next batch is of kind Changes, it may begin with events that the reader has
-// seen: those whose versions are not greater than resourceVersion.
+// resourceVersion goes on: the last position whose version is not greater. The
+// next batch may begin with events that the reader has seen: those whose versions
+// are not greater than resourceVersion.
 //
 // Since returns false if the log does not reach back to resourceVersion, or has
 // not reached it yet, or if the version is from before the first list: the log
-// does not know what happened before that.
+// does not know what happened before that. Nor does it know what happened between
+// the versions of a relist and of the position before it: a reader that stopped
+// there may have seen some of what the relist found.
 func (l *Log[E]) Since(resourceVersion uint64) (*Position[E], bool) {
 	l.mu.Lock()
 	p := l.oldest
@@ -206,7 +208,7 @@ func (l *Log[E]) Since(resourceVersion uint64) (*Position[E], bool) {
 			return p, p.ResourceVersion == resourceVersion
 		}
 		if next.End.ResourceVersion > resourceVersion {
-			return p, true
+			return p, next.Kind == Changes || p.ResourceVersion == resourceVersion
 		}
 		p = next.End
 	}

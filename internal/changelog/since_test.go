@@ -21,6 +21,10 @@ func TestSince(t *testing.T) {
 		{name: "at the first list", grow: func(l *Log[int]) { grow(l, 3, Relist, 10) }, since: 10, want: 10},
 		{name: "at an empty first list", grow: func(l *Log[int]) { grow(l, 0, Relist, 10) }, since: 10, want: 10},
 		{name: "between two versions", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 2, Changes, 14) }, since: 12, want: 10},
+		{name: "before a relist", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 2, Relist, 14) }, since: 10, want: 10},
+		{name: "within a relist", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 2, Relist, 14) }, since: 12, unknown: true},
+		{name: "within a relist that found nothing", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 0, Relist, 14) }, since: 12, unknown: true},
+		{name: "at the end of a relist", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 2, Relist, 14); grow(l, 1, Changes, 15) }, since: 14, want: 14},
 		{name: "not there yet", grow: func(l *Log[int]) { grow(l, 3, Relist, 10); grow(l, 2, Changes, 14) }, since: 15, unknown: true},
 		{name: "out of the window", grow: func(l *Log[int]) {
 			grow(l, 3, Relist, 10)

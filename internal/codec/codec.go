@@ -44,6 +44,9 @@ type Options struct {
 	KeepManagedFields bool
 	// Pack, if not nil, compresses [Raw] objects.
 	Pack *Packer
+	// Owners keeps with each [Raw] object the hashes of its owners' uids, see
+	// [Raw.AppendOwners].
+	Owners bool
 }
 
 const (
@@ -62,7 +65,7 @@ func For[T any](gvk schema.GroupVersionKind, opts Options) (Codec[T], error) {
 	case *metav1.PartialObjectMetadata:
 		codec = metadata{gvk, opts}
 	case *Raw:
-		codec = raw{gvk, opts.Pack}
+		codec = raw{gvk, opts.Pack, opts.Owners}
 	default:
 		t := reflect.TypeFor[T]()
 		if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[runtime.Object]()) || !t.Implements(reflect.TypeFor[metav1.Object]()) {

@@ -54,11 +54,11 @@ func (c *Compact[T]) Decode(format Format, content []byte) (*Raw, error) {
 			return nil, err
 		}
 	}
-	id, err := identityOf(format, content)
+	id, hashes, err := identityOf(format, content, c.opts.Owners)
 	if err != nil {
 		return nil, err
 	}
-	return c.pack.raw(id, format, content)
+	return c.pack.raw(id, format, content, hashes)
 }
 
 // Expand decodes an object that Decode returned.
@@ -72,16 +72,22 @@ func (c *Compact[T]) Expand(r *Raw) T {
 	return o
 }
 
-// identityOf returns the identity in the encoding of a valid object.
-func identityOf(format Format, content []byte) (object.Identity, error) {
+// identityOf returns the identity in the encoding of a valid object and, if owners asks
+// for them, the hashes of its owners' uids.
+func identityOf(format Format, content []byte, owners bool) (id object.Identity, hashes []uint64, err error) {
 	if format == Protobuf {
-		return peekProtobuf(content), nil
+		id = peekProtobuf(content)
+	} else {
+		skim := skimmer{json: content, owners: owners}
+		if id, _, ok := skim.whole(); ok {
+			return id, skim.hashes, nil
+		}
+		id, err = identityOfJSON(content, func(gjson.Result, gjson.Result) {})
 	}
-	skim := skimmer{json: content}
-	if id, _, ok := skim.whole(); ok {
-		return id, nil
+	if owners && err == nil {
+		hashes = hashOwners(format, content)
 	}
-	return identityOfJSON(content, func(gjson.Result, gjson.Result) {})
+	return id, hashes, err
 }
 
 // encode encodes an object, in the given format if its type supports it.

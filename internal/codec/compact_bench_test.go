@@ -36,6 +36,10 @@ func BenchmarkPod(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	owned, err := codec.For[*codec.Raw](kind, codec.Options{Pack: codec.NewPacker(), Owners: true})
+	if err != nil {
+		b.Fatal(err)
+	}
 	var kept []*codec.Raw
 	for _, content := range wire {
 		r, err := compact.Decode(codec.Protobuf, content)
@@ -58,6 +62,7 @@ func BenchmarkPod(b *testing.B) {
 	run("read compact", func(i int) { _ = compact.Expand(kept[i]) })
 	run("labels of compact", func(i int) { _ = kept[i].GetLabels() })
 	run("raw JSON", func(i int) { _, _ = raw.Decode(codec.JSON, text[i]) })
+	run("raw JSON with owners", func(i int) { _, _ = owned.Decode(codec.JSON, text[i]) })
 	run("peek", func(i int) { _, _ = codec.Peek(codec.Protobuf, wire[i]) })
 	run("peek JSON", func(i int) { _, _ = codec.Peek(codec.JSON, text[i]) })
 }

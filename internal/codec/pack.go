@@ -52,16 +52,16 @@ const (
 // NewPacker returns a Packer without a dictionary.
 func NewPacker() *Packer { return &Packer{} }
 
-// raw returns a Raw with a copy of content, compressed if that pays off. A nil Packer
-// compresses nothing.
-func (p *Packer) raw(id object.Identity, format Format, content []byte) (*Raw, error) {
+// raw returns a Raw with copies of content, compressed if that pays off, and of the hashes
+// of its owners. A nil Packer compresses nothing.
+func (p *Packer) raw(id object.Identity, format Format, content []byte, hashes []uint64) (*Raw, error) {
 	if p == nil || len(content) < minPackSize {
-		return newRaw(id, plain[format], content)
+		return newRaw(id, plain[format], hashes, content)
 	}
 	p.sample(format, content)
 	e := p.latest[format].Load()
 	if e == nil {
-		return newRaw(id, plain[format], content)
+		return newRaw(id, plain[format], hashes, content)
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -70,9 +70,9 @@ func (p *Packer) raw(id object.Identity, format Format, content []byte) (*Raw, e
 	}
 	packed := e.dict.s2.Encode((*buf)[:cap(*buf)], content)
 	if len(packed) >= len(content) {
-		return newRaw(id, plain[format], content)
+		return newRaw(id, plain[format], hashes, content)
 	}
-	return newRaw(id, e, packed)
+	return newRaw(id, e, hashes, packed)
 }
 
 // buffers are for compressing and expanding objects. A pool drops them at garbage
@@ -100,7 +100,7 @@ func (p *Packer) sample(format Format, content []byte) {
 		return
 	}
 	s.next = s.seen * moreEach
-	p.latest[format].Store(&encoding{format, newDictionary(s.kept)})
+	p.latest[format].Store(newEncoding(format, newDictionary(s.kept)))
 }
 
 // dictionary is an S2 dictionary.

@@ -24,8 +24,8 @@ import (
 //
 // There may be a million of them, so a Raw is one small struct and one string.
 type Raw struct {
-	// text is the concatenation of namespace, name, uid, resourceVersion and the
-	// object's encoding.
+	// text is the concatenation of namespace, name, uid, resourceVersion, the hashes
+	// of the owners if the encoding says so, and the object's encoding.
 	text     string
 	encoding *encoding
 	ends     [4]uint16 // where the first four end
@@ -35,13 +35,18 @@ type Raw struct {
 type encoding struct {
 	format Format
 	dict   *dictionary // nil: not compressed
+	owned  *encoding   // the same, after hashes of owners; nil in that one
+}
+
+func newEncoding(format Format, dict *dictionary) *encoding {
+	return &encoding{format, dict, &encoding{format, dict, nil}}
 }
 
 // plain are the encodings of uncompressed objects.
-var plain = [...]*encoding{JSON: {format: JSON}, Protobuf: {format: Protobuf}}
+var plain = [...]*encoding{JSON: newEncoding(JSON, nil), Protobuf: newEncoding(Protobuf, nil)}
 
-// newRaw returns a Raw with copies of id and content.
-func newRaw(id object.Identity, e *encoding, content []byte) (*Raw, error) {
+// newRaw returns a Raw with copies of id, owners and content.
+func newRaw(id object.Identity, e *encoding, owners []uint64, content []byte) (*Raw, error) {
 	parts := [4]string{id.Namespace, id.Name, id.UID, id.ResourceVersion}
 	r, end := &Raw{encoding: e}, 0
 	for i, part := range parts {
@@ -51,9 +56,17 @@ func newRaw(id object.Identity, e *encoding, content []byte) (*Raw, error) {
 	if end > 1<<16-1 {
 		return nil, fmt.Errorf("the namespace, name, uid and resourceVersion of an object take %d bytes", end)
 	}
-	text := make([]byte, 0, end+len(content))
+	size := end + len(content)
+	if owners = owners[:min(len(owners), maxHashes)]; len(owners) > 0 {
+		size += hashesLen(len(owners))
+		r.encoding = e.owned
+	}
+	text := make([]byte, 0, size)
 	for _, part := range parts {
 		text = append(text, part...)
+	}
+	if len(owners) > 0 {
+		text = appendHashes(text, owners)
 	}
 	text = append(text, content...)
 	r.text = stringOf(text)
@@ -102,6 +115,9 @@ func (r *Raw) visit(read func(Format, []byte)) {
 // stored returns the encoding as it is kept, compressed or not.
 func (r *Raw) stored() []byte {
 	content := r.text[r.ends[3]:]
+	if r.encoding.owned == nil {
+		content = content[hashesLen(countHashes(content)):]
+	}
 	return unsafe.Slice(unsafe.StringData(content), len(content))
 }
 
@@ -150,6 +166,8 @@ func (r *Raw) Size() int { return len(r.text) }
 type raw struct {
 	gvk  schema.GroupVersionKind
 	pack *Packer // nil for no compression
+	// owners keeps the hashes of the owners.
+	owners bool
 }
 
 func (c raw) Accept(bool) string { return acceptJSON }
@@ -159,14 +177,14 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 		return nil, fmt.Errorf("raw objects are read from JSON only")
 	}
 	b = bytes.TrimSpace(b)
-	skim := skimmer{json: b}
+	skim := skimmer{json: b, owners: c.owners}
 	if id, typed, ok := skim.whole(); ok {
 		if !typed {
 			buf := buffers.Get().(*[]byte)
 			defer buffers.Put(buf)
 			b = c.prepend((*buf)[:0], b)
 		}
-		return c.pack.raw(id, JSON, b)
+		return c.pack.raw(id, JSON, b, skim.hashes)
 	}
 	var head struct{ kind, apiVersion gjson.Result }
 	id, err := identityOfJSON(b, func(key, value gjson.Result) {
@@ -191,7 +209,11 @@ func (c raw) Decode(format Format, b []byte) (*Raw, error) {
 			return nil, err
 		}
 	}
-	return c.pack.raw(id, JSON, b)
+	var hashes []uint64
+	if c.owners {
+		hashes = hashOwners(JSON, b)
+	}
+	return c.pack.raw(id, JSON, b, hashes)
 }
 
 // identityOfJSON returns the identity of an object, after calling visit for each of
@@ -358,5 +380,5 @@ func WithVersion(r *Raw, resourceVersion string) (*Raw, error) {
 		content = slices.Concat(content[:old.Index], quoted, content[old.Index+len(old.Raw):])
 	}
 	id := object.Identity{Namespace: r.GetNamespace(), Name: r.GetName(), UID: string(r.GetUID()), ResourceVersion: resourceVersion}
-	return newRaw(id, plain[JSON], content)
+	return newRaw(id, plain[JSON], nil, content)
 }

@@ -13,6 +13,9 @@ import (
 type skimmer struct {
 	json []byte
 	at   int
+	// owners asks for the hashes of the owners' uids.
+	owners bool
+	hashes []uint64
 }
 
 // whole reads an object, and returns its identity and whether it has a kind and an
@@ -65,6 +68,11 @@ func (s *skimmer) metadata(key string, id *object.Identity) (ok bool) {
 		id.ResourceVersion, ok = s.plainText()
 	case "labels":
 		return s.members(2, func(string) bool { _, ok := s.text(); return ok })
+	case "ownerReferences":
+		if s.owners {
+			return s.ownerReferences()
+		}
+		return s.value(2)
 	default:
 		return s.value(2)
 	}

@@ -103,6 +103,7 @@ func (ix *Indexer[T]) Empty() {
 		clear(in.failed)
 		in.changed = true
 	}
+	ix.owners.empty()
 	ix.bytes.Store(0)
 	ix.scopes.reset()
 	ix.rv, ix.synced = 0, false

@@ -112,7 +112,7 @@ func (ix *Indexer[T]) republish(indexes []indexCopy[T]) {
 	next := &View[T]{
 		ResourceVersion: previous.ResourceVersion, Synced: previous.Synced, Generation: previous.Generation,
 		epoch: previous.epoch, order: previous.order, ix: ix,
-		indexes: indexes, pins: &pins{epoch: previous.epoch},
+		indexes: indexes, owners: previous.owners, pins: &pins{epoch: previous.epoch},
 	}
 	ix.current.Store(&Cursor[T]{next, previous.tail})
 	ix.retire(previous.pins)
@@ -121,6 +121,7 @@ func (ix *Indexer[T]) republish(indexes []indexCopy[T]) {
 // reindex replaces the index entries of the old object by those of the new one.
 // had and has say whether there is an old and a new object.
 func (ix *Indexer[T]) reindex(s *slot[T], old, o T, had, has bool) {
+	ix.owners.reindex(s, old, o, had, has)
 	for _, in := range ix.indexes {
 		ix.oldValues, ix.newValues = ix.oldValues[:0], ix.newValues[:0]
 		if had {

@@ -77,6 +77,9 @@ type Options[T object.Object] struct {
 	Literal bool
 	// Same, if not nil, is called for each update, for Event.Same.
 	Same func(old, new T) bool
+	// Owners, if not nil, appends to dst the hashes of the uids of an object's owners.
+	// The store then has an index of them, see [View.Owned]. It must be pure.
+	Owners func(dst []uint64, o T) []uint64
 	// Panicked, if not nil, is called when an index function has panicked at the
 	// object with the given key. The index then does not have the object until it
 	// changes. If Panicked is nil, the panic is that of the writer. Panicked must not
@@ -186,6 +189,7 @@ type Indexer[T object.Object] struct {
 	scratch      []byte       // for keys
 	seed         maphash.Seed // of the hashes of uids
 	indexes      []*index[T]
+	owners       owners[T]
 
 	oldValues, newValues []string // for reindex
 }
@@ -201,9 +205,14 @@ func New[T object.Object](opts Options[T]) *Indexer[T] {
 		panicked: opts.Panicked,
 		seed:     maphash.MakeSeed(),
 		scopes:   newScopes(opts.Namespaces),
+		owners:   newOwners(opts.Owners),
 	}
 	ix.order = newOrder[T]()
-	ix.current.Store(&Cursor[T]{&View[T]{order: ix.order.Copy(), ix: ix, pins: &pins{}}, ix.log.Tail()})
+	first := &View[T]{order: ix.order.Copy(), ix: ix, pins: &pins{}}
+	if opts.Owners != nil {
+		first.owners = ix.owners.tree.Copy()
+	}
+	ix.current.Store(&Cursor[T]{first, ix.log.Tail()})
 	return ix
 }
 
@@ -317,9 +326,8 @@ func (ix *Indexer[T]) Confirm(v *View[T], resourceVersion uint64) bool {
 }
 
 // PinSince returns the newest View, pinned, and the events from resourceVersion to
-// it. The caller must release the View. PinSince returns false if the log does not
-// reach back to resourceVersion, or if resourceVersion lies between the versions of
-// a relist and of the state before it.
+// it. The caller must release the View. PinSince returns false if [Indexer.Since]
+// does.
 func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bool) {
 	for {
 		from, ok := ix.Since(resourceVersion)
@@ -334,10 +342,6 @@ func (ix *Indexer[T]) PinSince(resourceVersion uint64) (*View[T], []Event[T], bo
 			if b == nil { // the View is published just before its events
 				runtime.Gosched()
 				break
-			}
-			if b.Kind != changelog.Changes && p == from && p.ResourceVersion != resourceVersion {
-				now.Release()
-				return nil, nil, false
 			}
 			for i := range b.Events {
 				if b.Kind != changelog.Changes || b.Events[i].ResourceVersion > resourceVersion {

@@ -72,6 +72,35 @@ func byThird(values []string, o *meta) []string {
 	return values
 }
 
+// ownersOf gives an object hashes of owners that change often.
+func ownersOf(hashes []uint64, o *meta) []uint64 {
+	for _, value := range slices.Compact(byThird(nil, o)) {
+		hashes = append(hashes, object.OwnerHash(value))
+	}
+	return hashes
+}
+
+// checkOwners compares the index of owners of a view with a scan.
+func checkOwners(t *rapid.T, v *indexer.View[*meta], model map[string]*meta) {
+	for _, owner := range []string{"0", "1", "2", "x", "none"} {
+		var got, want []string
+		for key, o := range v.Owned(object.OwnerHash(owner), "", "") {
+			if model[key] != o {
+				t.Fatalf("the index of owners has %v for %s, the view %v", o, key, model[key])
+			}
+			got = append(got, key)
+		}
+		for _, key := range slices.Sorted(maps.Keys(model)) {
+			if slices.Contains(byThird(nil, model[key]), owner) {
+				want = append(want, key)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("the index of owners of the view of %d has %v under %s, not %v", v.ResourceVersion, got, owner, want)
+		}
+	}
+}
+
 // checkIndex compares an index of a view with a scan of what it ought to hold.
 func checkIndex(t *rapid.T, v *indexer.View[*meta], name string, model map[string]*meta) {
 	want := map[string][]string{}
@@ -141,7 +170,7 @@ type pin struct {
 //   - resuming from any resourceVersion the log reaches gives what came after.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ix := indexer.New(indexer.Options[*meta]{Retain: 1000, Size: func(*meta) int { return 7 }})
+		ix := indexer.New(indexer.Options[*meta]{Retain: 1000, Size: func(*meta) int { return 7 }, Owners: ownersOf})
 		model := map[string]*meta{}
 		version, uid := 100, 0
 		start := ix.PinCursor()
@@ -223,7 +252,7 @@ func TestModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"change": func(t *rapid.T) { apply([]delta.Delta[*meta]{change()}) },
 			"batch": func(t *rapid.T) {
-				n := rapid.IntRange(1, 6).Draw(t, "n")
+				n := rapid.SampledFrom([]int{1, 2, 3, 6, 40}).Draw(t, "n")
 				var deltas []delta.Delta[*meta]
 				before := maps.Clone(model)
 				for range n {
@@ -303,11 +332,13 @@ func TestModel(t *testing.T) {
 				}
 				checkReads(t, ix, v, model)
 				checkIndex(t, v, "early", model)
+				checkOwners(t, v, model)
 				if late {
 					checkIndex(t, v, "late", model)
 				}
 				for _, p := range pins {
 					checkIndex(t, p.view, "early", p.want)
+					checkOwners(t, p.view, p.want)
 					if p.view.HasIndex("late") {
 						checkIndex(t, p.view, "late", p.want)
 					}

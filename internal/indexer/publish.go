@@ -30,6 +30,7 @@ func (ix *Indexer[T]) suspend() {
 	for _, in := range ix.indexes {
 		in.changed = true
 	}
+	ix.owners.changed = true
 	for _, s := range ix.touched {
 		ix.cut(s)
 	}
@@ -80,7 +81,7 @@ func (ix *Indexer[T]) publish(kind changelog.Kind) {
 	ix.current.Store(&Cursor[T]{&View[T]{
 		ResourceVersion: ix.rv, Synced: ix.synced, Generation: generation,
 		epoch: ix.epoch, order: order, ix: ix,
-		indexes: ix.copyIndexes(), pins: &pins{epoch: ix.epoch},
+		indexes: ix.copyIndexes(), owners: ix.copyOwners(), pins: &pins{epoch: ix.epoch},
 	}, batch.End})
 	ix.dirty.Store(false)
 	ix.retire(previous.pins)

@@ -44,6 +44,7 @@ type View[T object.Object] struct {
 	ix    *Indexer[T]
 	// indexes are those that existed when the View was published.
 	indexes []indexCopy[T]
+	owners  *btree.BTreeG[owned[T]] // nil: there is no index of owners
 	pins    *pins
 }
 

@@ -3,6 +3,7 @@
 package object
 
 import (
+	"hash/maphash"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -54,3 +55,9 @@ func Version(resourceVersion string) uint64 {
 	}
 	return v
 }
+
+// OwnerHash returns the hash under which an index of owners has a uid. It is the same
+// in all of the process, and in no other.
+func OwnerHash(uid string) uint64 { return maphash.String(ownerSeed, uid) }
+
+var ownerSeed = maphash.MakeSeed()

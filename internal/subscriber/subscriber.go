@@ -128,7 +128,7 @@ func Resume[T object.Object](ix *indexer.Indexer[T], version uint64, opts Option
 }
 
 func newSubscriber[T object.Object](ix *indexer.Indexer[T], opts Options, at *position[T], seen uint64) *Subscriber[T] {
-	s := &Subscriber[T]{ix: ix, opts: opts, resumed: resumedAt(at, seen), hasSynced: make(chan struct{}), requested: make(chan struct{}, 1)}
+	s := &Subscriber[T]{ix: ix, opts: opts, resumed: resumption[T]{seen}, hasSynced: make(chan struct{}), requested: make(chan struct{}, 1)}
 	s.position.Store(at)
 	limit := opts.FoldBy
 	if limit == nil && opts.Fold > 0 {

@@ -125,7 +125,7 @@ func measureServe(ctx context.Context, args ...string) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newServer(ctx, os.Getenv("KUBECONFIG"), args...)
+	s, err := newServer(ctx, append([]string{"--kubeconfig", os.Getenv("KUBECONFIG")}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ type server struct {
 	log bytes.Buffer
 }
 
-func newServer(ctx context.Context, kubeconfig string, args ...string) (*server, error) {
+func newServer(ctx context.Context, args ...string) (*server, error) {
 	program, err := buildTidings(ctx)
 	if err != nil {
 		return nil, err
@@ -163,8 +163,7 @@ func newServer(ctx context.Context, kubeconfig string, args ...string) (*server,
 		return nil, err
 	}
 	s := &server{dir: dir}
-	s.cmd = exec.CommandContext(ctx, program, append([]string{"serve", "--kubeconfig", kubeconfig,
-		"--listen", "127.0.0.1:0", "--write-kubeconfig", s.kubeconfig()}, args...)...)
+	s.cmd = exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--write-kubeconfig", s.kubeconfig()}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	return s, nil
 }
@@ -186,12 +185,40 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) get(path string) ([]byte, error) {
+// url is that of the server, without the part of a cluster.
+func (s *server) url() (string, error) {
 	mirror, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	base, _, _ := strings.Cut(mirror.Host, "/clusters/")
+	return base, nil
+}
+
+// sum returns the values of a metric, added up.
+func (s *server) sum(metric string) (total float64, err error) {
+	body, err := s.get("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(body)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, metric+"{") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", line, err)
+			}
+			total += n
+		}
+	}
+	return total, nil
+}
+
+func (s *server) get(path string) ([]byte, error) {
+	base, err := s.url()
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.Get(mirror.Host + path)
+	resp, err := http.Get(base + path)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +280,7 @@ func quiet(ctx context.Context, server asked) error {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("the API server does not come to rest: %w", ctx.Err())
+			return fmt.Errorf("it does not come to rest: %w", ctx.Err())
 		}
 	}
 }

@@ -31,6 +31,7 @@ var lines = []line{
 	warmStart,
 	historyWrites,
 	historyReads,
+	fleetLine,
 }
 
 func main() {

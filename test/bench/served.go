@@ -219,6 +219,19 @@ func rssOf(pid int) float64 {
 	return float64(status.VmRSS) / 1024
 }
 
+// peakRSSOf is the most memory that a process has had, in MB.
+func peakRSSOf(pid int) float64 {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		return 0
+	}
+	return float64(status.VmHWM) / (1 << 20)
+}
+
 // client makes one request after the other over a connection of its own, with
 // HTTP/1.1 over TLS. It does little, so that what is measured is the server, and
 // leaves answers compressed: they cost the same to read, whoever has sent them.

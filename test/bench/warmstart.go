@@ -60,7 +60,7 @@ var warmStart = line{
 
 // record runs tidings serve until its history has every pod.
 func record(ctx context.Context, kubeconfig, dir string, pods int) error {
-	s, err := newServer(ctx, kubeconfig, "--resource", "pods", "--history", dir)
+	s, err := newServer(ctx, "--kubeconfig", kubeconfig, "--resource", "pods", "--history", dir)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,10 @@ var (
 		"rbac":           values{"secrets": true, "extraRules": []any{values{"apiGroups": []any{"example.com"}, "resources": []any{"*"}, "verbs": []any{"get", "list", "watch"}}}},
 		"podAnnotations": values{"a": "b"}, "nodeSelector": values{"kubernetes.io/os": "linux"}, "tolerations": []any{values{"key": "a", "operator": "Exists"}},
 	}
+	publishing = values{"fleet": values{"publish": "nats://nats.tidings.svc:4222", "publishAs": "prod", "natsSecret": "nats-user", "natsInbox": "_INBOX_prod"}}
+	following  = values{"fleet": values{"from": "nats://nats.tidings.svc:4222", "natsSecret": "nats-user", "natsInbox": "_INBOX_replica"}}
+	secured    = values{"fleet": values{"publish": "tls://nats.example.com:443", "publishAs": "prod", "natsSecret": "nats-user", "natsSecretKeys": []any{"creds", "ca.crt"},
+		"natsPort": 443, "streamReplicas": 3, "streamSize": "1Gi"}}
 )
 
 // template renders the chart as helm template does.
@@ -151,6 +155,22 @@ func TestTheChartIsWhatKustomizeApplies(t *testing.T) {
 	if diff := cmp.Diff(want, byName(t, template(t, "tidings", "tidings", monitored))); diff != "" {
 		t.Errorf("the chart's monitoring differs from kustomize (-): %s", diff)
 	}
+	for component, v := range map[string]values{"publisher": publishing, "replicas": following} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir+"/deploy", os.DirFS(manifests)); err != nil {
+			t.Fatal(err)
+		}
+		over := dir + "/over"
+		if err := os.Mkdir(over, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, over, "kustomization.yaml", values{"resources": []string{"../deploy"}, "components": []string{"../deploy/fleet/" + component}})
+		want := byName(t, kustomize(t, over))
+		delete(want, "Namespace /tidings")
+		if diff := cmp.Diff(want, byName(t, template(t, "tidings", "tidings", v))); diff != "" {
+			t.Errorf("the chart with %v differs from the component %s (-): %s", v, component, diff)
+		}
+	}
 	for what, all := range map[string]string{"kustomize": base, "helm": template(t, "tidings", "tidings", values{"namespace": values{"create": true}})} {
 		if first := objects(t, all)[0].GetKind(); first != "Namespace" {
 			t.Errorf("%s: the first object is a %s; it has to be the namespace that the others are in", what, first)
@@ -159,18 +179,23 @@ func TestTheChartIsWhatKustomizeApplies(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	for _, v := range []values{{}, monitored, changed} {
+	for _, v := range []values{{}, monitored, changed, publishing, following, secured} {
 		for _, m := range lint.RunAll(chart, v, "tidings").Messages {
 			if m.Severity > support.InfoSev {
 				t.Errorf("%s", m)
 			}
 		}
 	}
-	misspelt := lint.RunAll(chart, values{"replica": 3}, "tidings")
-	if !slices.ContainsFunc(misspelt.Messages, func(m support.Message) bool {
-		return m.Severity == support.ErrorSev && strings.Contains(m.Err.Error(), "replica")
-	}) {
-		t.Errorf("a misspelt value is not noticed: %v", misspelt.Messages)
+	for word, wrong := range map[string]values{
+		"replica":   {"replica": 3},
+		"publishAs": {"fleet": values{"publish": "nats://nats:4222"}},
+		"fleet":     {"fleet": values{"publish": "nats://nats:4222", "publishAs": "prod", "from": "nats://nats:4222"}},
+	} {
+		if said := lint.RunAll(chart, wrong, "tidings"); !slices.ContainsFunc(said.Messages, func(m support.Message) bool {
+			return m.Severity == support.ErrorSev && strings.Contains(m.Err.Error(), word)
+		}) {
+			t.Errorf("what is wrong with %v is not noticed: %v", wrong, said.Messages)
+		}
 	}
 }
 
@@ -212,7 +237,7 @@ func TestAnAPIServerAcceptsThem(t *testing.T) {
 			}
 		}
 	}
-	for _, v := range []values{{}, monitored, changed} {
+	for _, v := range []values{{}, monitored, changed, secured} {
 		apply(builtIn(template(t, "tidings", "of-helm", v)), "--force-conflicts", "--dry-run=server")
 		apply(builtIn(template(t, "a-second-release", "of-helm", v)), "--dry-run=server") // without conflicts
 	}

@@ -24,14 +24,14 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// demo starts tidings serve --demo and returns a function that reads from it.
+// demo starts tidings serve --demo, with a published cluster, and returns a function that reads from it.
 func demo(t *testing.T) (get func(path string) string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "tidings")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", root, "-o", program, "./cmd/tidings")
 	build.Env = append(os.Environ(), "GOWORK=") // the workspace of that folder
 	run(t, build)
-	cmd := exec.Command(program, "serve", "--demo", "--listen", "127.0.0.1:0", "--memory-limit", "512Mi")
+	cmd := exec.Command(program, "serve", "--demo", "--stream", "embedded", "--listen", "127.0.0.1:0", "--memory-limit", "512Mi")
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -66,7 +66,7 @@ func demo(t *testing.T) (get func(path string) string) {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
-	return func(path string) string {
+	try := func(path string) (int, string) {
 		t.Helper()
 		resp, err := client.Get(base + path)
 		if err != nil {
@@ -74,10 +74,27 @@ func demo(t *testing.T) (get func(path string) string) {
 		}
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %d %v %s", path, resp.StatusCode, err, body)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return string(body)
+		return resp.StatusCode, string(body)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		code, body := try("/readyz")
+		if code == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not become ready: %s", body)
+		}
+	}
+	return func(path string) string {
+		t.Helper()
+		code, body := try(path)
+		if code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, code, body)
+		}
+		return body
 	}
 }
 

@@ -39,7 +39,7 @@ func TestThreeUsersOfARealAPIServer(t *testing.T) {
 		}
 	}
 	as := func(token string) *tab {
-		p := visit(t, s, "#/pods", "401", "403")
+		p := visit(t, s, "#/pods", "401", "403", "410")
 		p.awaitText(".token", "Who are you?")
 		p.press(token, enter)
 		return p
@@ -61,6 +61,24 @@ func TestThreeUsersOfARealAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin.awaitText(".changes", ".metadata.labels")
+	then := instant()
+	mine, err = core.CoreV1().Pods(controlplane.Namespace).Get(t.Context(), "mine", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine.Labels["tier"] = "later"
+	if _, err := core.CoreV1().Pods(controlplane.Namespace).Update(t.Context(), mine, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	admin.awaitText(".changes", ".metadata.labels.tier web → later")
+	evaluate[string](admin, "location.hash = '#/pods?at="+then+"'")
+	admin.awaitText(".fresh.wait", "past")
+	admin.await("all pods are shown", names("canary,mine"))
+	admin.press("j", enter)
+	admin.awaitText(".object", "tier web")
+	admin.press(escape, "x")
+	admin.awaitText(".around", ".metadata.labels.tier web → later")
+	admin.press(escape, escape)
 
 	team := as("namespaced-user-token")
 	team.awaitText(".summary", "only what you may read: namespace "+controlplane.Namespace)
@@ -77,8 +95,23 @@ func TestThreeUsersOfARealAPIServer(t *testing.T) {
 	team.press(":")
 	team.press("nodes", enter)
 	team.awaitText(".trouble", "Not permitted.")
+	// The namespace of the team has just been created: the rights in it say nothing about the
+	// time before. See TestThePastUnderRightsOfNow for one that is older.
+	for _, view := range []string{"#/pods?namespace=" + controlplane.Namespace + "&at=" + then, "#/pods?namespace=other&at=" + then} {
+		evaluate[string](team, "location.hash = '"+view+"'")
+		team.awaitText(".trouble", "Not permitted.")
+	}
+	for view, part := range map[string]string{"object=" + controlplane.Namespace + "/mine&view=timeline": ".object .bad", "around=10": ".around .bad"} {
+		evaluate[string](team, "location.hash = '#/pods?namespace="+controlplane.Namespace+"&"+view+"'")
+		team.awaitText(part, "Not permitted.")
+		team.awaitText(part, "younger than")
+	}
 	team.await("nothing else has come", "!document.documentElement.innerHTML.includes('canary')")
 
 	nobody := as("nobody-token")
 	nobody.awaitText(".empty", "Not permitted")
+	for view, part := range map[string]string{"at=" + then: ".trouble", "object=other/canary&view=timeline": ".object .bad", "around=10": ".around .bad"} {
+		evaluate[string](nobody, "location.hash = '#/pods?namespace=other&"+view+"'")
+		nobody.awaitText(part, "Not permitted.")
+	}
 }

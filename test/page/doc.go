@@ -5,7 +5,7 @@
 //	go test ./...                           in a headless Chromium, if there is one
 //	PICTURES=../../docs/images go test ./... -run Pictures    writes the pictures of the documentation
 //
-//	MEASURE=1 go test ./... -run Measure        prints how fast 100,000 pods are shown
+//	MEASURE=1m go test ./... -run Measure -v -timeout 30m     prints what an open page costs, see docs/page.md
 //
 // CHROMIUM names the browser, if it is not found by itself. Without one the tests are
 // skipped, unless CI is set.

@@ -135,14 +135,14 @@ func (s *served) start() {
 // startDemo serves the demo, as `tidings serve --demo` does.
 func startDemo(tb testing.TB, w demo.Workload) (*served, *demo.Cluster) {
 	tb.Helper()
-	config, c := runDemo(tb, w)
+	config, c := runDemo(tb, w, fakeapi.Options{})
 	return serve(tb, config, withHistory(tb)), c
 }
 
 // runDemo starts the cluster of the demo.
-func runDemo(tb testing.TB, w demo.Workload) (*rest.Config, *demo.Cluster) {
+func runDemo(tb testing.TB, w demo.Workload, o fakeapi.Options) (*rest.Config, *demo.Cluster) {
 	tb.Helper()
-	c := demo.New(w, fakeapi.Options{})
+	c := demo.New(w, o)
 	config, stop := fakeapi.InProcess(c.Cluster)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -170,7 +170,11 @@ func withHistory(tb testing.TB) server.Options {
 			tb.Error(err)
 		}
 	})
-	return server.Options{Reads: read.Options{History: history.NewRecording(store, history.RecordingOptions{})}}
+	thin := map[string]time.Duration{"events": time.Microsecond} // as serve does, but so that no test waits for it
+	if err := store.SetThinned(thin); err != nil {
+		tb.Fatal(err)
+	}
+	return server.Options{Reads: read.Options{History: history.NewRecording(store, history.RecordingOptions{Thin: thin})}}
 }
 
 // startEmpty serves a cluster without pods.

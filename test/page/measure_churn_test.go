@@ -9,33 +9,30 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"runtime"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 	"github.com/tidings-io/tidings/internal/samplepods"
 )
 
 // Measure prints what an open table of 10,000 pods costs, of which 200 a second change, and
-// how long after the API server has accepted a change it is on the screen. MEASURE is the
-// duration of each part, as in MEASURE=1m: without a browser, with a tab, and with 100
-// windows more.
+// how long after the API server has accepted a change it is on the screen. MEASURE is how
+// long a tab is open, as in MEASURE=1m. Before that nobody looks for a while, and after it
+// there are 100 windows more. PROFILE names a file for the CPU profile of the server.
 func TestMeasureChurn(t *testing.T) {
 	each, err := time.ParseDuration(os.Getenv("MEASURE"))
 	if err != nil {
 		t.Skip("MEASURE is no duration")
 	}
+	short := min(each, 40*time.Second)
 	const pods, perSecond = 10_000, 200
 	c := fakeapi.New(fakeapi.Options{})
 	var names []*corev1.Pod
@@ -47,9 +44,17 @@ func TestMeasureChurn(t *testing.T) {
 		names = append(names, pod)
 	}
 	putPod(t, c, "0", "probe", corev1.PodRunning) // the first row
-	config, stop := fakeapi.InProcess(c)
+	config, stop, err := fakeapi.Serve(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(stop)
-	s := serve(t, config, server.Options{MaxWindowsPerCaller: 200})
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, config.Host)
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startProcess(t, kubeconfig, "--resource", "pods", "--resource", "*")
 
 	restarts := func(namespace, name string, n int32) {
 		err := c.Modify(corev1.SchemeGroupVersion.WithResource("pods"), namespace, name, func(o fakeapi.Object) (fakeapi.Object, error) {
@@ -64,43 +69,39 @@ func TestMeasureChurn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// churn changes pods for the duration. The restarts of the probe are the times of its
-	// changes, in milliseconds since then.
-	churn := func(begun time.Time) (cpu float64, heap float64) {
-		runtime.GC()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		spent := processTime()
+	// churn changes pods for a duration, and returns what the server used meanwhile. The
+	// restarts of the probe are the times of its changes, in milliseconds since begun.
+	churn := func(begun time.Time, d time.Duration, minutely func(minute int)) (percent, heap float64) {
+		spent, from := s.metric("process_cpu_seconds_total"), time.Now()
 		tick := time.NewTicker(time.Second / perSecond)
 		defer tick.Stop()
 		rng := rand.New(rand.NewPCG(1, 2))
-		for i := range int(each.Seconds() * perSecond) {
+		count := int(d.Seconds() * perSecond)
+		for i := range count {
 			<-tick.C
 			if i%50 == 0 {
 				restarts("0", "probe", int32(time.Since(begun).Milliseconds()))
 			}
 			pod := names[rng.IntN(len(names))]
 			restarts(pod.Namespace, pod.Name, int32(i))
+			if (i+1)%(60*perSecond) == 0 || i == count-1 {
+				minutely((i + 1) / (60 * perSecond))
+			}
 		}
-		spent = processTime() - spent
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		return spent, float64(after.HeapAlloc) / (1 << 20)
+		percent = 100 * (s.metric("process_cpu_seconds_total") - spent) / time.Since(from).Seconds()
+		return percent, s.usage().heap
 	}
 
-	p := visit(t, s, "#/pods") // mirrors them
-	p.awaitText(".fresh.good", "live")
-	p.do(chromedp.Navigate("about:blank"))
-	time.Sleep(6 * time.Second) // the table is not kept any more
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("load of the machine: %s", load)
-	without, heapWithout := churn(time.Now())
+	churn(time.Now(), 15*time.Second, func(int) {}) // what the first list has left behind is collected
+	fmt.Printf("load of the machine: %s\n", loadOfMachine())
+	without, heapWithout := churn(time.Now(), short, func(int) {})
+	fmt.Printf("without a tab: server %.2f %% of a core, heap %.2f MB\n", without, heapWithout)
 
-	requests := total(c)
-	long, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 4*each+time.Minute)
+	requests := record(c)
+	p := visit(t, s.served, "#/pods")
+	long, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 3*each+5*time.Minute)
 	t.Cleanup(cancel)
 	p.ctx = long
-	p.do(chromedp.Navigate("http://" + s.address + "/#/pods"))
 	p.awaitText(".fresh.good", "live")
 	p.await("the probe is shown", "document.querySelector('tbody tr:not(.space)')?.innerText.includes('probe')")
 	begun := time.Now()
@@ -109,77 +110,50 @@ func TestMeasureChurn(t *testing.T) {
 		window.delays = []; window.tasks = []; let last = "";
 		new PerformanceObserver((list) => list.getEntries().forEach((e) => window.tasks.push(e.duration))).observe({ type: "longtask" });
 		const look = () => {
-			const cell = document.querySelector("tbody tr:not(.space)")?.cells[4]?.innerText;
+			const cell = document.querySelector("tbody tr:not(.space)")?.cells[4]?.textContent;
 			if (cell && cell !== last && +cell > 0) window.delays.push(Date.now() - begun - +cell);
 			last = cell;
-			requestAnimationFrame(look);
 		};
-		requestAnimationFrame(look);
+		new MutationObserver(() => requestAnimationFrame(look)).observe(document.querySelector("tbody"), { subtree: true, childList: true, characterData: true });
 		return true;
 	})()`, begun.UnixMilli()))
-	first := p.heap()
-	with, heapWith := churn(begun)
-	delays := evaluate[[]float64](p, "window.delays")
-	slices.Sort(delays)
-	tasks := evaluate[[]float64](p, "window.tasks")
-	slices.Sort(tasks)
-	if len(delays) == 0 {
+	var looking sync.WaitGroup
+	looking.Go(func() { s.profile(short - time.Second) })
+	before := p.usage()
+	var delays, tasks []float64
+	minutely := func(minute int) {
+		looking.Go(func() { // the changes go on
+			some, long := evaluate[[]float64](p, "window.delays.splice(0)"), evaluate[[]float64](p, "window.tasks.splice(0)")
+			now := p.usage()
+			slices.Sort(some)
+			if len(some) > 0 {
+				fmt.Printf("minute %d: on the screen after p50 %.0f ms, p99 %.0f ms, at most %.0f ms of %d; JS heap %.2f MB, %.0f nodes, %s; tasks over 50 ms: %.0f; load %s\n",
+					minute, some[len(some)/2], some[len(some)*99/100], some[len(some)-1], len(some), now.heap, now.nodes, now.since(before), long, loadOfMachine())
+			}
+			before = now
+			delays, tasks = append(delays, some...), append(tasks, long...)
+		})
+	}
+	with, heapWith := churn(begun, each, minutely)
+	looking.Wait()
+	if slices.Sort(delays); len(delays) == 0 {
 		t.Fatal("no change of the probe has been seen")
 	}
-	fmt.Printf("on the screen after: p50 %.0f ms, p99 %.0f ms of %d\n", delays[len(delays)/2], delays[len(delays)*99/100], len(delays))
-	fmt.Printf("JS heap: %.1f MB, then %.1f MB; elements: %.0f; tasks over 50 ms: %v\n", first, p.heap(), evaluate[float64](p, "document.querySelectorAll('*').length"), tasks)
-	fmt.Printf("server, API server and mirror in one process, CPU s: %.2f without a tab, %.2f with one; heap MB: %.1f, %.1f\n", without, with, heapWithout, heapWith)
-	fmt.Printf("requests to the API server since the tab was opened: %d\n", total(c)-requests)
+	fmt.Printf("on the screen after: p50 %.0f ms, p99 %.0f ms of %d; tasks over 50 ms: %.0f\n", delays[len(delays)/2], delays[len(delays)*99/100], len(delays), tasks)
+	fmt.Printf("elements: %.0f; requests to the API server since the tab was opened, without watches and checks of the connection: %s\n",
+		evaluate[float64](p, "document.querySelectorAll('*').length"), strings.Join(requests.take(), ", "))
+	fmt.Printf("with a tab: server %.2f %% of a core, %.2f more; heap %.2f MB, %.2f more\n", with, with-without, heapWith, heapWith-heapWithout)
 
 	var open sync.WaitGroup
 	reading, end := context.WithCancel(t.Context())
 	for i := range 100 {
 		open.Go(func() { readWindow(reading, "http://"+s.address+fmt.Sprintf("/pods?window=true&first=%d&count=60", i)) })
 	}
-	many, heapMany := churn(time.Now())
+	many, heapMany := churn(time.Now(), short, func(int) {})
 	end()
 	open.Wait()
-	fmt.Printf("with 100 windows more, which are read in the same process: CPU s %.2f, heap MB %.1f\n", many, heapMany)
-}
-
-// heap is the memory of JavaScript after a garbage collection, in MB.
-func (t *tab) heap() (mb float64) {
-	t.Helper()
-	t.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		if _, err := cdp.Call(ctx, target, performance.Enable, performance.EnableParams{}); err != nil {
-			return err
-		}
-		if _, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
-			return err
-		}
-		got, err := cdp.Call(ctx, target, performance.GetMetrics, cdp.Empty{})
-		if err != nil {
-			return err
-		}
-		for _, m := range got.Metrics {
-			if m.Name == "JSHeapUsedSize" {
-				mb = m.Value / (1 << 20)
-			}
-		}
-		return nil
-	}))
-	return mb
-}
-
-func total(c *fakeapi.Cluster) (n int) {
-	for _, count := range c.Requests() {
-		n += count
-	}
-	return n
-}
-
-// processTime is the CPU time of this process, in seconds.
-func processTime() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	fmt.Printf("with 100 windows more: server %.2f %% of a core, %.1f times one; heap %.2f MB, %.3f for each\n", many, (many-without)/(with-without), heapMany, (heapMany-heapWith)/100)
+	p.do(chromedp.Navigate("about:blank"))
 }
 
 // readWindow reads the frames of a window until ctx ends.

@@ -22,9 +22,9 @@ func TestPictures(t *testing.T) {
 		t.Skip("PICTURES names no folder for the pictures")
 	}
 	configs := map[string]*rest.Config{}
-	config, c := runDemo(t, demo.Workload{Seed: 1})
+	config, c := runDemo(t, demo.Workload{Seed: 1}, fakeapi.Options{})
 	configs["prod"] = config
-	configs["staging"], _ = runDemo(t, demo.Workload{Seed: 2})
+	configs["staging"], _ = runDemo(t, demo.Workload{Seed: 2}, fakeapi.Options{})
 	s := serveAll(t, configs, withHistory(t))
 	rollOut(t, s, c)
 	for _, picture := range []struct {
@@ -42,6 +42,8 @@ func TestPictures(t *testing.T) {
 		{"page-object-phone", "dark", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
 		{"page-timeline", "light", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
 		{"page-timeline-phone", "dark", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
+		{"page-tree", "dark", "#/deployments?cluster=prod&object=shop/catalog&view=tree", "document.querySelectorAll('.relatives li').length > 12", 1280, 800, []string{"j", "j"}},
+		{"page-tree-phone", "light", "#/deployments?cluster=prod&object=shop/catalog&view=tree", "document.querySelectorAll('.relatives li').length > 12", 400, 780, nil},
 		{"page-pipeline", "dark", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 1280, 560, nil},
 		{"page-pipeline-phone", "light", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 390, 780, nil},
 	} {

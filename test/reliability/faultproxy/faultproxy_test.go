@@ -258,6 +258,9 @@ func TestConnections(t *testing.T) {
 	r.must(r.ask(long))
 	r.must(r.wire.Heal())
 
+	for r.proxy.Open(nil) > 0 && r.ctx.Err() == nil { // the request that nobody waits for any more
+		time.Sleep(time.Millisecond)
+	}
 	client = r.http()
 	remove := r.proxy.Add(&faultproxy.Rule{Action: faultproxy.Hang()})
 	asked := make(chan error)

@@ -2,6 +2,8 @@ package hostile
 
 import (
 	"cmp"
+	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -295,11 +297,62 @@ var forms = []form{
 			q.query = append(q.query, pick(r, "fieldSelector=metadata.namespace%3Dteam-2", "namespace=team-2", "labelSelector=app", "limit=2"))
 		}
 	}},
+	{"tool of an agent", 4, func(r *rand.Rand, g *generator, q *request) {
+		q.ownRoute(r)
+		q.add(fixed, "mcp")
+		q.method = "POST"
+		q.set("Content-Type", "application/json")
+		q.set("Accept", "application/json, text/event-stream")
+		k := some(r)
+		arguments := map[string]any{"resource": pick(r, k.plural, k.plural, k.plural+"."+k.group, k.plural+","+k.plural)}
+		if k.namespaced && !chance(r, 3) {
+			arguments["namespace"] = g.namespace(r)
+		}
+		for _, name := range slices.Sorted(maps.Keys(toolArguments)) {
+			if chance(r, 4) {
+				arguments[name] = pick(r, toolArguments[name]...)
+			}
+		}
+		tool := pick(r, "clusters", "find", "count", "get", "changes", "at", "tree", "wait")
+		if tool == "clusters" {
+			delete(arguments, "resource")
+			delete(arguments, "namespace")
+		}
+		for name, value := range map[string]map[string]any{
+			"get": {"name": nameOf(r, k)}, "tree": {"name": nameOf(r, k)}, "at": {"moment": pick(r, "-0s", "-1s", "-1h", "1")},
+			"changes": {"since": pick(r, g.since, "-1h", "1", "2,1")}, "wait": {"name": nameOf(r, k), "for": pick(r, "create", "delete", ".data.x!=y"), "seconds": 1},
+		}[tool] {
+			arguments[name] = value
+		}
+		if !chance(r, 8) { // what the tool takes
+			for name := range toolArguments {
+				if !strings.Contains(toolTakes[tool], " "+name+" ") {
+					delete(arguments, name)
+				}
+			}
+		}
+		message, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": arguments}})
+		q.body = string(message)
+	}},
 	{"nothing that there is", 1, func(r *rand.Rand, g *generator, q *request) {
 		q.own = true
 		q.add(fixed, strings.Split(pick(r, "", "logs", "debug/pprof/", ".well-known/openid-configuration", "openid/v1/jwks", "clusters/other/api/v1/secrets", "clusters/", "clusters//api", "clusters/tidings", "pods/team-1", "core/v1/pods/team-1/p-0/log", "index.html", "configz"), "/")...)
 	}},
 }
+
+// toolArguments are values of arguments of tools, and toolTakes which of them each takes.
+var (
+	toolArguments = map[string][]any{
+		"cluster": {"tidings", "nowhere", "..", ""}, "columns": {"*", "Name,.data", []string{".metadata.annotations", ".data.x"}}, "by": {"Name", ".data", ".metadata.labels"},
+		"fields": {".data", ".metadata", ".metadata.annotations,.spec"}, "filter": {"tidingscanary", "a", "!a"}, "sort": {"-Age", ".data.x", "Name"}, "labelSelector": {"app", "x in (", "!app"},
+		"fieldSelector": {"metadata.namespace=team-2", "metadata.name=x"}, "limit": {1, 500, -1}, "from": {1, 1000000}, "maxBytes": {65536, 1024, 1}, "neighbours": {true, "x"}, "until": {"-0s", "1"},
+	}
+	toolTakes = map[string]string{
+		"clusters": " cluster filter maxBytes ", "find": " cluster labelSelector fieldSelector filter columns sort from limit maxBytes ", "count": " cluster labelSelector fieldSelector filter by maxBytes ",
+		"get": " cluster fields from maxBytes ", "changes": " cluster labelSelector fieldSelector until from maxBytes ", "at": " cluster fields labelSelector fieldSelector filter columns sort from limit maxBytes ",
+		"tree": " cluster neighbours maxBytes ", "wait": " cluster fields maxBytes ",
+	}
+)
 
 // watching turns a list into a watch.
 func (q *request) watching(r *rand.Rand) {
@@ -329,6 +382,9 @@ func (q *request) ownQuery(r *rand.Rand, g *generator) {
 	for range r.IntN(3) {
 		q.query = append(q.query, pick(r, "visible=true", "source=live", "source=cache", "limit=1", "limit=2", "continue="+pick(r, g.pages...), "namespace="+g.namespace(r),
 			"namespace=team-2", "fieldSelector=metadata.name%3Ds-0", "fieldSelector=metadata.namespace%3Dteam-2", "labelSelector=app", "labels%5Bapp%5D=a0"))
+	}
+	if chance(r, 6) { // of one object: what belongs to it
+		q.query = append(q.query, "tree=true", pick(r, "neighbours=true", "neighbours=true", "neighbours=x", "source=live", "at=-10s", "tree=true", "limit=1"))
 	}
 	if chance(r, 6) { // a window, which stays open
 		q.watch = true

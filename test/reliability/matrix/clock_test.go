@@ -23,31 +23,40 @@ var strips = map[string]bool{
 // harmless are the calls that print a time or round a duration. Nothing is decided
 // by their results.
 var harmless = map[string]string{
-	"informer/metrics/metrics.go":                  "UnixNano", // the time of the last error
-	"informer/clientgo/status.go":                  "Unix",     // the time of the last contact
-	"informer/clientgo/reflector.go":               "UnixNano", // the same
-	"informer/clientgo/reflector_watch.go":         "UnixNano", // the same
-	"internal/reflector/reflector.go":              "Round",    // a duration in the log
-	"cmd/tidings/internal/server/pages.go":         "UTC Truncate",
-	"cmd/tidings/internal/server/middleware.go":    "Unix",  // a deadline that has passed
-	"cmd/tidings/internal/kubeapi/table/object.go": "Parse", // how old objects are
-	"cmd/tidings/internal/kubeapi/table/table.go":  "UTC",
-	"cmd/tidings/internal/cli/events.go":           "UTC Local",          // times that are printed
-	"cmd/tidings/internal/cli/watcher.go":          "Round",              // a duration in a message
-	"cmd/tidings/internal/cli/changes.go":          "Unix UTC",           // moments that are asked for
-	"cmd/tidings/internal/cli/historyline.go":      "Local Date",         // times that are printed
-	"cmd/tidings/internal/cli/past.go":             "Local",              // times that are printed
-	"cmd/tidings/internal/livetable/row.go":        "Unix UnixMilli",     // ages that are shown
-	"cmd/tidings/internal/cli/connection.go":       "Parse",              // times that are printed, durations of flags
-	"cmd/tidings/internal/cli/serve.go":            "Round",              // times that are printed, durations of flags
-	"cmd/tidings/internal/cli/serveaccess.go":      "Parse",              // times that are printed, durations of flags
-	"cmd/tidings/internal/history/version.go":      "UTC Unix UnixNano",  // times that are stored, and shown
-	"cmd/tidings/internal/mirror/connection.go":    "Round",              // durations in messages
-	"cmd/tidings/internal/read/past.go":            "Parse Truncate UTC", // moments that callers name
-	"cmd/tidings/internal/server/health.go":        "Round",              // times that are shown
-	"cmd/tidings/internal/server/metrics.go":       "Unix",               // times that are shown
-	"cmd/tidings/internal/server/server.go":        "Round",              // times that are shown
-	"cmd/tidings/internal/cli/table.go":            "MarshalJSON",        // of an object
+	"informer/metrics/metrics.go":                    "UnixNano", // the time of the last error
+	"informer/clientgo/status.go":                    "Unix",     // the time of the last contact
+	"informer/clientgo/reflector.go":                 "UnixNano", // the same
+	"informer/clientgo/reflector_watch.go":           "UnixNano", // the same
+	"internal/reflector/reflector.go":                "Round",    // a duration in the log
+	"cmd/tidings/internal/server/pages.go":           "UTC Truncate",
+	"cmd/tidings/internal/server/middleware.go":      "Unix",  // a deadline that has passed
+	"cmd/tidings/internal/kubeapi/table/object.go":   "Parse", // how old objects are
+	"cmd/tidings/internal/kubeapi/table/table.go":    "UTC",
+	"cmd/tidings/internal/cli/events.go":             "UTC Local",          // times that are printed
+	"cmd/tidings/internal/cli/watcher.go":            "Round",              // a duration in a message
+	"cmd/tidings/internal/cli/changes.go":            "Unix UTC",           // moments that are asked for
+	"cmd/tidings/internal/cli/historyline.go":        "Local Date",         // times that are printed
+	"cmd/tidings/internal/cli/past.go":               "Local",              // times that are printed
+	"cmd/tidings/internal/livetable/row.go":          "Unix UnixMilli",     // ages that are shown
+	"cmd/tidings/internal/cli/connection.go":         "Parse",              // times that are printed, durations of flags
+	"cmd/tidings/internal/cli/serve.go":              "Round",              // times that are printed, durations of flags
+	"cmd/tidings/internal/cli/serveaccess.go":        "Parse",              // times that are printed, durations of flags
+	"cmd/tidings/internal/history/version.go":        "UTC Unix UnixNano",  // times that are stored, and shown
+	"cmd/tidings/internal/mirror/connection.go":      "Round",              // durations in messages
+	"cmd/tidings/internal/read/past.go":              "Parse Truncate UTC", // moments that callers name
+	"cmd/tidings/internal/server/health.go":          "Round",              // times that are shown
+	"cmd/tidings/internal/server/metrics.go":         "Unix",               // times that are shown
+	"cmd/tidings/internal/server/server.go":          "Round",              // times that are shown
+	"cmd/tidings/internal/cli/table.go":              "MarshalJSON",        // of an object
+	"cmd/tidings/internal/fleet/answer.go":           "Parse",              // of a URL
+	"cmd/tidings/internal/fleet/logreader.go":        "Round",              // durations in messages
+	"cmd/tidings/internal/relations/object.go":       "Parse",              // ages that are shown
+	"cmd/tidings/internal/server/fleet.go":           "Round",              // durations that are shown
+	"cmd/tidings/internal/server/tools.go":           "Parse",              // of a URL
+	"cmd/tidings/internal/agents/changes.go":         "UTC",                // times that are shown
+	"cmd/tidings/internal/agents/find.go":            "UTC Unix UnixMilli", // ages and times that are shown
+	"cmd/tidings/internal/agents/wait.go":            "Round",              // a duration that is shown
+	"cmd/tidings/internal/relations/certificates.go": "Parse UTC",          // certificates expire by the wall clock
 }
 
 // simulated are the packages that make up a cluster, for tests and the demo.

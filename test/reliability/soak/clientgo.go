@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// clientGo is an unmodified client-go informer with the mirror as its API server.
-func (s *soak) clientGo(ctx context.Context, client rest.Interface, r resource, object runtime.Object) error {
-	p := newReplay("client-go informer", r.plural, r, s.truth, s.report)
+// clientGo is an unmodified client-go informer with a mirror as its API server.
+func (s *soak) clientGo(ctx context.Context, client rest.Interface, r resource, object runtime.Object, name string) error {
+	p := newReplay("client-go informer", name, r, s.truth, s.report)
 	inf := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, r.plural, "", fields.Everything()), object, 0, cache.Indexers{})
 	record := func(what string, o any) {
 		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {

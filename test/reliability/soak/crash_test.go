@@ -75,7 +75,7 @@ func TestKilledServerLeavesNoGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	group.Go(func() error {
-		return s.clientGo(running, client.CoreV1().RESTClient(), configMaps, &corev1.ConfigMap{})
+		return s.clientGo(running, client.CoreV1().RESTClient(), configMaps, &corev1.ConfigMap{}, configMaps.plural)
 	})
 
 	readers, _ := s.report.readers()

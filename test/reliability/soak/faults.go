@@ -15,15 +15,15 @@ import (
 	"github.com/tidings-io/tidings/cmd/tidings/test/reliability/faultproxy"
 )
 
-// fault is a fault between the cluster and its mirrors. It lasts until the function
+// fault is something that goes wrong. It lasts until the function
 // that inject returns is called.
 type fault struct {
 	name   string
 	inject func(ctx context.Context, random *rand.Rand) (heal func(context.Context) error, err error)
 }
 
-// faults returns all faults.
-func (s *soak) faults() []fault {
+// mirrorFaults returns the faults between a cluster and its mirrors.
+func (s *soak) mirrorFaults() []fault {
 	rule := func(name string, r func(random *rand.Rand) faultproxy.Rule) fault {
 		return fault{name, func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 			one := r(random)
@@ -120,10 +120,9 @@ func (s *soak) faults() []fault {
 
 // breakThings injects one fault after the other, each kind as often as another,
 // until ctx ends.
-func (s *soak) breakThings(ctx context.Context, random *rand.Rand) error {
+func (s *soak) breakThings(ctx context.Context, random *rand.Rand, all []fault) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	all := s.faults()
 	for {
 		order := random.Perm(len(all))
 		if m := s.options.Mutant; m != nil {

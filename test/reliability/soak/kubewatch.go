@@ -22,6 +22,7 @@ type kubeWatch struct {
 	initial  bool                 // lists by a watch (sendInitialEvents)
 	drip     bool                 // reads slowly
 	away     func() time.Duration // before it reconnects
+	at       func() string        // the URL of the server of the next round; nil: that of the soak
 
 	version uint64 // all events up to it are known; 0: start over
 }
@@ -67,6 +68,10 @@ func (c *kubeWatch) accept(list bool) string {
 
 // round makes a list, if there is no version to resume from, and a watch.
 func (c *kubeWatch) round(ctx context.Context, client *http.Client, random *rand.Rand) error {
+	base := c.soak.url
+	if c.at != nil {
+		base = c.at()
+	}
 	timeout := 5 + random.IntN(40)
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(timeout)}}
 	switch {
@@ -79,7 +84,7 @@ func (c *kubeWatch) round(ctx context.Context, client *http.Client, random *rand
 		query.Set("resourceVersionMatch", "NotOlderThan")
 	default:
 		c.restart("a new list")
-		has, version, err := c.soak.list(ctx, client, c.soak.url+c.resource.path(url.Values{"resourceVersion": {"0"}}), c.accept(true))
+		has, version, err := c.soak.list(ctx, client, base+c.resource.path(url.Values{"resourceVersion": {"0"}}), c.accept(true))
 		if err != nil {
 			return err
 		}
@@ -93,7 +98,7 @@ func (c *kubeWatch) round(ctx context.Context, client *http.Client, random *rand
 		stay, cancel = context.WithTimeout(ctx, between(random, time.Second, 30*time.Second))
 	}
 	defer cancel()
-	req, err := http.NewRequestWithContext(stay, http.MethodGet, c.soak.url+c.resource.path(query), nil)
+	req, err := http.NewRequestWithContext(stay, http.MethodGet, base+c.resource.path(query), nil)
 	if err != nil {
 		return err
 	}

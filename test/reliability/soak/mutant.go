@@ -69,6 +69,29 @@ var Mutants = []Mutant{
 		node: "return nil, false",
 		with: "return p, p.ResourceVersion != 0",
 	},
+	{
+		Name: "continuity", What: "replicas do not check that no message of the log is missing", Fault: "acknowledged messages removed",
+		file: "cmd/tidings/internal/fleet/logreader.go", function: "handle",
+		node: `m.Epoch == l.at.Epoch && m.Number == l.at.Number+1`,
+		with: "true",
+	},
+	{
+		Name: "epoch", What: "a publisher goes on with the epoch of the one before", Fault: "the publisher killed",
+		file: "cmd/tidings/internal/fleet/term.go", function: "term",
+		node: "t.ctx, t.cancel = context.WithCancelCause(ctx)",
+		with: `$0
+		if last, err := log.GetMsg(ctx, log.CachedInfo().State.LastSeq); err == nil {
+			if m, err := parseMessage(c.name, last.Subject, last.Header, last.Data, last.Sequence); err == nil {
+				t.epoch, t.number = m.Epoch, m.Number
+			}
+		}`,
+	},
+	{
+		Name: "fence", What: "a publisher that was replaced can add to the log", Fault: "the publisher paused past its lease",
+		file: "cmd/tidings/internal/fleet/streamwriter.go", function: "send",
+		node: "opts := []jetstream.PublishOpt{jetstream.WithExpectLastSequence(w.last)}",
+		with: "opts := []jetstream.PublishOpt{}",
+	},
 }
 
 // MutantNames returns the names of all mutants, separated by commas.

@@ -56,7 +56,7 @@ func TestMutantsFitTheSource(t *testing.T) {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("mutant %s does not compile: %v\n%s", m.Name, err, out)
 		}
-		if m.Fault != "" && !slices.ContainsFunc((&soak{}).faults(), func(f fault) bool { return f.name == m.Fault }) {
+		if m.Fault != "" && !slices.ContainsFunc(append((&soak{}).mirrorFaults(), (&fleet{}).faults()...), func(f fault) bool { return f.name == m.Fault }) {
 			t.Errorf("mutant %s needs the fault %q, which does not exist", m.Name, m.Fault)
 		}
 	}

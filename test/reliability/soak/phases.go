@@ -20,7 +20,7 @@ func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
 	if err := churn.build(ctx); err != nil {
 		return fmt.Errorf("make what there is at first: %w", err)
 	}
-	if err := s.readers(ctx, group); err != nil {
+	if err := s.begin(ctx, group); err != nil {
 		return err
 	}
 	s.report.mu.Lock()
@@ -42,23 +42,23 @@ func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
 		acting.Go(func() error { return churn.run(busy, s.random(fmt.Sprint("churn ", i)), s.options.Rate/workers) })
 	}
 	s.log.Info("things happen")
-	// A run until the first mismatch does not measure the server.
-	if !s.options.UntilFound && Sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
+	// A run until the first mismatch, or a short one, does not measure the processes.
+	if !s.options.UntilFound && s.options.For >= leastMeasured && Sleep(busy, time.Duration(float64(s.options.For)*warmUp)) {
 		resume := churn.pause()
-		s.log.Info("all is quiet, to see what the server takes")
+		s.log.Info("all is quiet, to see what the processes take")
 		if err := churn.restore(ctx); err != nil {
 			return fmt.Errorf("make what there was at first: %w", err)
 		}
 		if err := s.quiet(ctx); err != nil {
 			return err
 		}
-		s.report.setBaseline(s.settled(ctx, Usage{}))
+		s.report.setBaselines(s.settle(ctx, func(*part) Usage { return Usage{} }))
 		resume()
 	}
 	acting.Go(func() error { return s.measure(busy) })
 	if s.options.Faults {
 		s.log.Info("things go wrong")
-		acting.Go(func() error { return s.breakThings(busy, s.random("faults")) })
+		acting.Go(func() error { return s.breakThings(busy, s.random("faults"), s.faults) })
 	}
 	if err := acting.Wait(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *soak) phases(ctx context.Context, group *errgroup.Group) error {
 	return s.finish(ctx, churn)
 }
 
-// finish restores the cluster and checks that the server's usage is as before.
+// finish restores the cluster and checks that the processes take what they took before.
 func (s *soak) finish(ctx context.Context, churn *churn) error {
 	s.log.Info("all is over: everything is to be as it was")
 	if err := churn.restore(ctx); err != nil {
@@ -83,7 +83,9 @@ func (s *soak) finish(ctx context.Context, churn *churn) error {
 	if s.recover(ctx, append(fast, slow...), s.truth.newest(), time.Now(), record); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.report.setFinal(s.settled(ctx, allowance(s.report.baseline)))
+	if s.options.For >= leastMeasured {
+		s.report.setFinals(s.settle(ctx, s.report.allowed))
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ func withStderr(err error) error {
 	return err
 }
 
-// Process is a running "tidings serve".
+// Process is a running server.
 type Process struct {
 	// URL of the server.
 	URL string
@@ -78,11 +78,6 @@ func FreeAddress() (string, error) {
 // Serve starts a server and returns when it is ready. The server logs to the file log.
 // environment is added to this process's environment.
 func Serve(ctx context.Context, binary, address, log string, environment []string, flags ...string) (*Process, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
 	p := &Process{URL: "http://" + address, log: log, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{}}}
 	if slices.Contains(flags, "--authentication") {
 		// With a certificate that it makes when it starts.
@@ -91,6 +86,16 @@ func Serve(ctx context.Context, binary, address, log string, environment []strin
 	}
 	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", address}, flags...)...)
 	p.cmd.Env = append(os.Environ(), environment...)
+	return p, p.start(ctx, p.ready)
+}
+
+// start starts the command and returns when it is ready. After an error it has ended.
+func (p *Process) start(ctx context.Context, ready func(context.Context) bool) error {
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	started := make(chan error)
 	go func() {
@@ -105,19 +110,19 @@ func Serve(ctx context.Context, binary, address, log string, environment []strin
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", binary, err)
+		return err
 	}
-	for !p.ready(ctx) {
+	for !ready(ctx) {
 		select {
 		case <-p.ended:
-			return nil, fmt.Errorf("the server ended: %w\n%s", p.err, p.Log())
+			return fmt.Errorf("it ended: %w\n%s", p.err, p.Log())
 		default:
 		}
 		if !Sleep(ctx, 20*time.Millisecond) {
-			return nil, errors.Join(fmt.Errorf("the server does not become ready: %w\n%s", ctx.Err(), p.Log()), p.Kill())
+			return errors.Join(fmt.Errorf("it does not become ready: %w\n%s", ctx.Err(), p.Log()), p.Kill())
 		}
 	}
-	return p, nil
+	return nil
 }
 
 func (p *Process) ready(ctx context.Context) bool {

@@ -78,9 +78,13 @@ func (s *soak) readers(ctx context.Context, group *errgroup.Group) error {
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { return s.clientGo(ctx, client.CoreV1().RESTClient(), pods, &corev1.Pod{}) })
-	group.Go(func() error { return s.clientGo(ctx, client.CoreV1().RESTClient(), configMaps, &corev1.ConfigMap{}) })
-	group.Go(func() error { return s.clientGo(ctx, client.AppsV1().RESTClient(), deployments, &appsv1.Deployment{}) })
+	group.Go(func() error { return s.clientGo(ctx, client.CoreV1().RESTClient(), pods, &corev1.Pod{}, pods.plural) })
+	group.Go(func() error {
+		return s.clientGo(ctx, client.CoreV1().RESTClient(), configMaps, &corev1.ConfigMap{}, configMaps.plural)
+	})
+	group.Go(func() error {
+		return s.clientGo(ctx, client.AppsV1().RESTClient(), deployments, &appsv1.Deployment{}, deployments.plural)
+	})
 	group.Go(func() error { return s.lists(ctx, s.random("lists")) })
 	group.Go(func() error { return s.bodies(ctx, s.random("bodies")) })
 	return nil

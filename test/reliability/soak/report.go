@@ -28,11 +28,8 @@ type Report struct {
 	replays    []*replay
 	ends       map[string]map[string]int // of responses, by reader
 	mismatches []Mismatch
-	found      chan struct{} // closed with the first mismatch
-	usage      *meter
-	baseline   Usage
-	final      Usage
-	afterwards string
+	found      chan struct{}     // closed with the first mismatch
+	taken      map[string]*taken // by the name of the part
 }
 
 // Mismatch is a difference between a reader and the truth.
@@ -55,7 +52,7 @@ type faultRecord struct {
 }
 
 func newReport(seed uint64) *Report {
-	return &Report{Seed: seed, begun: time.Now(), lastFault: "none so far", counts: map[string]int{}, done: map[string]int{}, faults: map[string]*faultRecord{}, ends: map[string]map[string]int{}, found: make(chan struct{}), usage: &meter{}}
+	return &Report{Seed: seed, begun: time.Now(), lastFault: "none so far", counts: map[string]int{}, done: map[string]int{}, faults: map[string]*faultRecord{}, ends: map[string]map[string]int{}, found: make(chan struct{}), taken: map[string]*taken{}}
 }
 
 func (r *Report) follow(p *replay) {
@@ -241,17 +238,22 @@ func (r *Report) writeReplays(w io.Writer) {
 }
 
 func (r *Report) writeUsage(w io.Writer) {
-	fmt.Fprint(w, "\n## What the server took\n\n| | before the faults | peak | once it was over | allowed |\n|---|--:|--:|--:|--:|\n")
-	allowed := allowance(r.baseline)
-	p := r.usage.peak
-	fmt.Fprintf(w, "| heap, after a collection | %s | %s (with garbage) | %s | %s |\n", mb(r.baseline.Heap), mb(p.Heap), mb(r.final.Heap), mb(allowed.Heap))
-	fmt.Fprintf(w, "| goroutines | %d | %d | %d | %d |\n", r.baseline.Goroutines, p.Goroutines, r.final.Goroutines, allowed.Goroutines)
-	fmt.Fprintf(w, "| file descriptors | %d | %d | %d | %d |\n", r.baseline.FDs, p.FDs, r.final.FDs, allowed.FDs)
-	fmt.Fprintf(w, "| resident memory | %s | %s | %s | |\n", mb(r.baseline.RSS), mb(p.RSS), mb(r.final.RSS))
-	fmt.Fprintf(w, "| CPU time | | | %.0f s | |\n", r.final.CPU)
-	if r.afterwards != "" {
-		fmt.Fprintf(w, "\n%s\n", r.afterwards)
+	fmt.Fprint(w, "\n## What the processes took\n\nBefore the faults, at most, and once it was over; the heap before and after is without garbage.\n\n")
+	fmt.Fprint(w, "| process | heap | heap allowed | resident memory | goroutines | file descriptors | CPU time |\n|---|--:|--:|--:|--:|--:|--:|\n")
+	for _, name := range sorted(r.taken) {
+		t := r.taken[name]
+		b, p, a := t.before, t.peak, t.after
+		heap, limit, goroutines := "", "", ""
+		if p.Heap > 0 {
+			heap, limit = mbs(b.Heap, p.Heap, a.Heap), mb(r.allowance(t.role).Heap)
+			goroutines = fmt.Sprintf("%d / %d / %d", b.Goroutines, p.Goroutines, a.Goroutines)
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %d / %d / %d | %.0f s |\n", name, heap, limit, mbs(b.RSS, p.RSS, a.RSS), goroutines, b.FDs, p.FDs, a.FDs, a.CPU)
 	}
+}
+
+func mbs(before, peak, after uint64) string {
+	return fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(before)/1e6, float64(peak)/1e6, float64(after)/1e6)
 }
 
 func mb(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +34,8 @@ type Options struct {
 	Rate float64
 	// Faults enables faults.
 	Faults bool
+	// Only names the faults to inject; empty: all.
+	Only []string
 	// Patience is how long a reader may take to get all events after the end of
 	// a fault; 0 means two minutes, twice the longest backoff of a reflector.
 	// Slow and temporarily disconnected readers have twice as long.
@@ -56,8 +60,11 @@ const (
 	// warmUp is the part of the time before the server's usage is first measured:
 	// until its log for resuming watches is full.
 	warmUp = 0.15
-	// settle limits the time for the server to release memory.
-	settle = 90 * time.Second
+	// settleTime limits the time for a process to release memory.
+	settleTime = 90 * time.Second
+	// leastMeasured is the shortest run in which the processes are measured.
+	leastMeasured = 3 * time.Minute
+	lookEvery     = 100 * time.Millisecond
 )
 
 // soak is one run.
@@ -67,16 +74,16 @@ type soak struct {
 	cp      *controlplane.Cluster
 	proxy   *faultproxy.Proxy
 	wire    *faultproxy.TCP
-	server  *Process
+	parts   []*part
 	url     string // of the server
 	truth   *truth
 	report  *Report
-	config  *rest.Config // by way of the proxies
+	config  *rest.Config                                 // by way of the proxies
+	faults  []fault                                      // those to inject
+	begin   func(context.Context, *errgroup.Group) error // starts the readers
 }
 
-// Run runs a cluster, a mirror and its readers, and checks them. Mismatches are in the
-// report. An error means that the run itself failed; the report is not nil otherwise.
-func Run(ctx context.Context, o Options) (*Report, error) {
+func newSoak(o Options) *soak {
 	if o.Nodes == 0 {
 		o.Nodes = 20
 	}
@@ -93,19 +100,23 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Mutant != nil {
 		s.report.Mutant = o.Mutant.What
 	}
+	return s
+}
+
+// Run runs a cluster, a mirror and its readers, and checks them. Mismatches are in the
+// report. An error means that the run itself failed; the report is not nil otherwise.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	s := newSoak(o)
 	dir, err := os.MkdirTemp("", "tidings-soak-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	binary := o.Server
-	if binary == "" {
-		s.log.Info("building the server")
-		if binary, err = BuildServer(ctx, dir, o.Mutant, o.Race); err != nil {
-			return nil, err
-		}
+	binary, err := s.binary(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
-	if s.cp, err = controlplane.Launch(ctx, controlplane.WithControllers(), controlplane.WithKwok(o.Nodes)); err != nil {
+	if s.cp, err = controlplane.Launch(ctx, controlplane.WithControllers(), controlplane.WithKwok(s.options.Nodes)); err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.cp.Stop() }()
@@ -122,21 +133,65 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := controlplane.WriteKubeconfig(kubeconfig, s.config); err != nil {
 		return nil, err
 	}
+	server, err := s.add(ctx, binary, dir, "server", "server", append([]string{"--kubeconfig", kubeconfig}, smallLimits...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = server.kill() }()
+	s.url = server.url
+	s.begin = s.readers
+	if s.faults, err = s.chosen(s.mirrorFaults()); err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	return s.report, nil
+}
+
+// smallLimits are so small that all of them are reached often.
+var smallLimits = []string{"--retain", "500", "--drop-unread-after", "0", "--backlog", "300", "--page-ttl", "20s"}
+
+// binary returns the path of the command tidings.
+func (s *soak) binary(ctx context.Context, dir string) (string, error) {
+	if s.options.Server != "" {
+		return s.options.Server, nil
+	}
+	s.log.Info("building the server")
+	return BuildServer(ctx, dir, s.options.Mutant, s.options.Race)
+}
+
+// add starts "tidings serve" as a part of the run. The caller must kill it.
+func (s *soak) add(ctx context.Context, binary, dir, role, name string, flags ...string) (*part, error) {
 	address, err := FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	if s.server, err = Serve(ctx, binary, address, filepath.Join(dir, "server.log"), nil, "--kubeconfig", kubeconfig,
-		// Small limits, so that all of them are reached often.
-		"--retain", "500", "--drop-unread-after", "0", "--backlog", "300", "--page-ttl", "20s"); err != nil {
-		return nil, err
+	p := &part{name: name, role: role, url: "http://" + address, launch: func(ctx context.Context) (*Process, error) {
+		return Serve(ctx, binary, address, filepath.Join(dir, name+".log"), nil, flags...)
+	}}
+	s.parts = append(s.parts, p)
+	return p, p.start(ctx)
+}
+
+// chosen returns the faults to inject.
+func (s *soak) chosen(all []fault) ([]fault, error) {
+	if len(s.options.Only) == 0 {
+		return all, nil
 	}
-	defer func() { _ = s.server.Kill() }()
-	s.url = s.server.URL
-	if err := s.run(ctx); err != nil {
-		return nil, fmt.Errorf("%w\nthe server's log ends:\n%s", err, s.server.Log())
+	var chosen []fault
+	for _, name := range s.options.Only {
+		i := slices.IndexFunc(all, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			var names []string
+			for _, f := range all {
+				names = append(names, f.name)
+			}
+			return nil, fmt.Errorf("there is no fault %q; there are: %s", name, strings.Join(names, ", "))
+		}
+		chosen = append(chosen, all[i])
 	}
-	return s.report, nil
+	return chosen, nil
 }
 
 // run has everything happen.
@@ -145,14 +200,9 @@ func (s *soak) run(ctx context.Context) error {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.truth.follow(ctx, s.cp) })
-	group.Go(func() error {
-		select {
-		case <-s.server.Ended():
-			return fmt.Errorf("the server ended by itself: %v", s.server.err)
-		case <-ctx.Done():
-			return nil
-		}
-	})
+	for _, p := range s.parts {
+		group.Go(func() error { return p.watchOver(ctx) })
+	}
 	group.Go(func() error {
 		defer cancel()
 		return s.phases(ctx, group)

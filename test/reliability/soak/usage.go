@@ -63,47 +63,60 @@ func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	return sums, nil
 }
 
-// meter samples what the server uses.
-type meter struct {
-	mu   sync.Mutex
-	peak Usage
+// taken is what one part takes during a run.
+type taken struct {
+	role                string
+	before, peak, after Usage
 }
 
-func (m *meter) sample(u Usage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.peak = Usage{
-		Heap: max(m.peak.Heap, u.Heap), RSS: max(m.peak.RSS, u.RSS), Goroutines: max(m.peak.Goroutines, u.Goroutines),
-		FDs: max(m.peak.FDs, u.FDs), GCs: u.GCs, CPU: u.CPU,
-	}
-}
-
-// measure samples the server's usage.
+// measure samples what the parts take.
 func (s *soak) measure(ctx context.Context) error {
 	for Sleep(ctx, meterEvery) {
-		u, err := s.server.Usage(ctx)
-		if err != nil {
-			continue // it ended, which is reported elsewhere, or the run did
+		for _, p := range s.parts {
+			patience, cancel := context.WithTimeout(ctx, meterEvery)
+			u, err := p.usage(patience)
+			cancel()
+			if err == nil { // otherwise it is paused or has ended
+				s.report.sample(p, u)
+			}
 		}
-		s.report.usage.sample(u)
 	}
 	return nil
 }
 
-// settled returns the server's usage without writes: the least of several samples right
+// settle returns what the parts take while nothing is written.
+func (s *soak) settle(ctx context.Context, allowed func(*part) Usage) map[*part]Usage {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	usages := map[*part]Usage{}
+	for _, p := range s.parts {
+		all.Go(func() {
+			u := s.settled(ctx, p, allowed(p))
+			mu.Lock()
+			defer mu.Unlock()
+			usages[p] = u
+		})
+	}
+	all.Wait()
+	return usages
+}
+
+// settled returns the usage of a part without writes: the least of several samples right
 // after garbage collections. It waits for the allowance, if there is one.
-func (s *soak) settled(ctx context.Context, allowed Usage) Usage {
+func (s *soak) settled(ctx context.Context, p *part, allowed Usage) Usage {
 	least := Usage{Heap: ^uint64(0), RSS: ^uint64(0), Goroutines: ^uint64(0), FDs: ^uint64(0)}
 	client := s.client(false)
 	defer client.CloseIdleConnections()
-	patience := settle
+	patience := settleTime
 	if allowed == (Usage{}) {
 		patience = 15 * time.Second
 	}
 	for begun := time.Now(); time.Since(begun) < patience && Sleep(ctx, 100*time.Millisecond); {
 		// Lists make garbage, which has the server collect it.
-		_, _ = s.get(ctx, client, s.url+pods.path(nil), "application/json", "")
-		u, err := s.server.Usage(ctx)
+		if p.url != "" {
+			_, _ = s.get(ctx, client, p.url+configMaps.path(nil), "application/json", "")
+		}
+		u, err := p.usage(ctx)
 		if err != nil {
 			continue
 		}
@@ -126,22 +139,62 @@ func within(u, allowed Usage) bool {
 	return u.Heap <= allowed.Heap && u.Goroutines <= allowed.Goroutines && u.FDs <= allowed.FDs
 }
 
-func (r *Report) setBaseline(u Usage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.baseline = u
+func (r *Report) of(p *part) *taken {
+	t := r.taken[p.name]
+	if t == nil {
+		t = &taken{role: p.role}
+		r.taken[p.name] = t
+	}
+	return t
 }
 
-func (r *Report) setFinal(u Usage) {
+func (r *Report) sample(p *part, u Usage) {
 	r.mu.Lock()
-	r.final = u
-	before := r.baseline
-	r.mu.Unlock()
-	if before == (Usage{}) {
-		return
+	defer r.mu.Unlock()
+	t := r.of(p)
+	t.peak = Usage{
+		Heap: max(t.peak.Heap, u.Heap), RSS: max(t.peak.RSS, u.RSS), Goroutines: max(t.peak.Goroutines, u.Goroutines),
+		FDs: max(t.peak.FDs, u.FDs), GCs: u.GCs, CPU: u.CPU,
 	}
-	if allowed := allowance(before); !within(u, allowed) {
-		r.mismatch("server", fmt.Sprintf("does not give back what it took: %s of heap, %d goroutines and %d files at the end; allowed are %s, %d and %d",
-			mb(u.Heap), u.Goroutines, u.FDs, mb(allowed.Heap), allowed.Goroutines, allowed.FDs), nil)
+}
+
+func (r *Report) setBaselines(usages map[*part]Usage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, u := range usages {
+		r.of(p).before = u
+	}
+}
+
+// allowed is what a part may take at the end. Parts of one role take each other's place.
+// The zero value means that it was not measured before.
+func (r *Report) allowed(p *part) Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allowance(p.role)
+}
+
+func (r *Report) allowance(role string) Usage {
+	var most Usage
+	for _, t := range r.taken {
+		if t.role == role {
+			most = Usage{Heap: max(most.Heap, t.before.Heap), Goroutines: max(most.Goroutines, t.before.Goroutines), FDs: max(most.FDs, t.before.FDs)}
+		}
+	}
+	if most == (Usage{}) {
+		return most
+	}
+	return allowance(most)
+}
+
+func (r *Report) setFinals(usages map[*part]Usage) {
+	for p, u := range usages {
+		r.mu.Lock()
+		r.of(p).after = u
+		r.mu.Unlock()
+		if allowed := r.allowed(p); allowed != (Usage{}) && !within(u, allowed) {
+			r.mismatch(p.name, fmt.Sprintf("does not give back what it took: %s of heap, %d goroutines and %d files at the end; allowed are %s, %d and %d",
+				mb(u.Heap), u.Goroutines, u.FDs, mb(allowed.Heap), allowed.Goroutines, allowed.FDs), nil)
+		}
 	}
 }

@@ -9,32 +9,15 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 )
 
 // change is one change of an object in the past, or a time without a record.
 type change struct {
 	target target
-	gap    *pastGap // the others are empty
-
-	Type            string          `json:"type"`
-	Time            time.Time       `json:"time"`
-	Namespace       string          `json:"namespace"`
-	Name            string          `json:"name"`
-	UID             string          `json:"uid"`
-	ResourceVersion string          `json:"resourceVersion"`
-	Writers         json.RawMessage `json:"writers"`
-	Relist          bool            `json:"relist"`
-	Fields          []changedField  `json:"fields"`
-	Object          json.RawMessage `json:"object"`
-	Before          json.RawMessage `json:"before"`
-}
-
-// changedField is what happened to a field.
-type changedField struct {
-	Op   string          `json:"op"`
-	Path string          `json:"path"`
-	Old  json.RawMessage `json:"old,omitempty"`
-	New  json.RawMessage `json:"new,omitempty"`
+	gap    *past.Gap // the others are empty
+	past.Change
 }
 
 // when is the place of a change among others.

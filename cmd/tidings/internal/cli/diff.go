@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 	"github.com/tidings-io/tidings/internal/object"
@@ -196,7 +197,7 @@ func (d *differ) print(o target, old, now *unstructured.Unstructured) error {
 		Name      string                     `json:"name"`
 		From      string                     `json:"from,omitempty"`
 		To        string                     `json:"to,omitempty"`
-		Fields    []jsonField                `json:"fields,omitempty"`
+		Fields    []past.Field               `json:"fields,omitempty"`
 		Object    *unstructured.Unstructured `json:"object,omitempty"`
 	}{Op: diff.Changed, Resource: o.resource.String(), Kind: o.resource.Kind}
 	one := cmp.Or(now, old)
@@ -215,9 +216,7 @@ func (d *differ) print(o target, old, now *unstructured.Unstructured) error {
 			return nil
 		}
 		out.From, out.To = old.GetResourceVersion(), now.GetResourceVersion()
-		for _, f := range fields {
-			out.Fields = append(out.Fields, jsonField{f.Op, f.Path, f.Old, f.New})
-		}
+		out.Fields = past.FieldsOf(fields)
 	}
 	d.found = true
 	s := d.g.screen
@@ -235,12 +234,4 @@ func (d *differ) print(o target, old, now *unstructured.Unstructured) error {
 			writeChanges(w, s, fields)
 		}
 	})
-}
-
-// jsonField is what happened to a field, as JSON.
-type jsonField struct {
-	Op   diff.Op `json:"op"`
-	Path string  `json:"path"`
-	Old  any     `json:"old,omitempty"`
-	New  any     `json:"new,omitempty"`
 }

@@ -7,24 +7,37 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exclusive rejects the use of two or more of these flags together; why says the
-// reason. cobra does the same in words of its own source code.
+// exclusive rejects the use of two or more of these flags together, in a command and in those
+// below it; why says the reason. cobra does the same in words of its own source code.
 func (g *globals) exclusive(cmd *cobra.Command, why string, names ...string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return cmd.Flag(name) == nil }) { // none is of a command above
 		cmd.MarkFlagsMutuallyExclusive(names...) // completion offers no second one
 	}
-	g.flagRules = append(g.flagRules, func(cmd *cobra.Command) error {
+	g.flagRules = append(g.flagRules, func(used *cobra.Command) error {
+		if !within(used, cmd) { // its flags may have the same names
+			return nil
+		}
 		first := ""
 		for _, name := range names {
-			switch used := flagInUse(cmd, name); {
-			case used != "" && first != "":
-				return fmt.Errorf("%s and %s cannot be combined: %s", first, used, why)
-			case used != "":
-				first = used
+			switch flag := flagInUse(used, name); {
+			case flag != "" && first != "":
+				return fmt.Errorf("%s and %s cannot be combined: %s", first, flag, why)
+			case flag != "":
+				first = flag
 			}
 		}
 		return nil
 	})
+}
+
+// within reports whether a command is another one, or below it.
+func within(cmd, other *cobra.Command) bool {
+	for ; cmd != nil; cmd = cmd.Parent() {
+		if cmd == other {
+			return true
+		}
+	}
+	return false
 }
 
 // needs rejects the use of a flag without another.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/termsafe"
 )
 
@@ -45,7 +46,7 @@ func (p *historyPrinter) write(w io.Writer, c *change) error {
 		}
 		return err
 	case p.output == "yaml":
-		fmt.Fprintf(w, "---\n# %s\n", termsafe.Line(p.about(c)+c.gap.String()))
+		fmt.Fprintf(w, "---\n# %s\n", termsafe.Line(p.about(c)+gapText(c.gap)))
 		return nil
 	}
 	fmt.Fprintln(w, p.line(c))
@@ -101,7 +102,7 @@ func (p *historyPrinter) line(c *change) string {
 		if c.gap.To != nil {
 			until = c.gap.To.Local().Format(p.layout)
 		}
-		text := when + "  " + p.screen.paint(faint, termsafe.Line(fmt.Sprintf("GAP       %suntil %s %s: %s", p.about(c), until, c.gap.what(), c.gap.Reason)))
+		text := when + "  " + p.screen.paint(faint, termsafe.Line(fmt.Sprintf("GAP       %suntil %s %s: %s", p.about(c), until, gapMeaning(c.gap), c.gap.Reason)))
 		return text
 	}
 	name := c.Name
@@ -135,12 +136,12 @@ func (p *historyPrinter) line(c *change) string {
 }
 
 // fieldsText lists fields; those that have no room, if that is not 0, are counted.
-func fieldsText(fields []changedField, room int) string {
+func fieldsText(fields []past.Field, room int) string {
 	text := ""
 	for i, f := range fields {
 		path := strings.TrimPrefix(termsafe.Line(f.Path), ".")
-		if f.Op != string(diff.Changed) {
-			path = f.Op + path
+		if f.Op != diff.Changed {
+			path = string(f.Op) + path
 		}
 		more := ""
 		if n := len(fields) - i - 1; n > 0 {
@@ -175,11 +176,11 @@ type historyJSON struct {
 	ResourceVersion string          `json:"resourceVersion,omitempty"`
 	Writers         json.RawMessage `json:"writers,omitempty"`
 	Relist          bool            `json:"relist,omitempty"`
-	Fields          []changedField  `json:"fields,omitempty"`
+	Fields          []past.Field    `json:"fields,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
 	Until           *time.Time      `json:"until,omitempty"`  // of a gap
 	Reason          string          `json:"reason,omitempty"` // of a gap
-	Late            bool            `json:"late,omitempty"`   // of a gap: see pastGap
+	Late            bool            `json:"late,omitempty"`   // of a gap: see past.Gap
 }
 
 func (p *historyPrinter) writeJSON(w io.Writer, c *change) error {

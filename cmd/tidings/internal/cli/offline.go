@@ -63,9 +63,6 @@ func (g *globals) offline(ctx context.Context) (_ []*cluster.Cluster, done func(
 	closeAll := []func(){func() { _ = store.Close() }}
 	var clusters []*cluster.Cluster
 	end := func() {
-		for _, c := range clusters {
-			c.Close()
-		}
 		for _, f := range slices.Backward(closeAll) {
 			f()
 		}
@@ -105,18 +102,11 @@ func (g *globals) offline(ctx context.Context) (_ []*cluster.Cluster, done func(
 		return nil, nil, err
 	}
 	recording := history.NewRecording(store, history.RecordingOptions{Secrets: true, Thin: thin})
-	s, err := server.New(m, server.Options{Reads: read.Options{History: recording}, Logger: quiet})
-	if err != nil {
+	var close func()
+	if clusters, close, err = served(m, server.Options{Reads: read.Options{History: recording}, Edges: g.edges}, names); err != nil {
 		return nil, nil, err
 	}
-	closeAll = append(closeAll, s.Close)
-	for _, name := range names {
-		c, err := cluster.New(name, &rest.Config{Host: "http://localhost" + server.ClusterPath(name), Transport: inProcess{s.Handler()}, QPS: -1})
-		if err != nil {
-			return nil, nil, err
-		}
-		clusters = append(clusters, c)
-	}
+	closeAll = append(closeAll, close)
 	g.several = len(clusters) > 1
 	return clusters, end, nil
 }

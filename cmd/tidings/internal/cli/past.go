@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
@@ -25,38 +26,23 @@ type pastAnswer struct {
 	Data            json.RawMessage `json:"data"`
 	ResourceVersion string          `json:"resourceVersion"`
 	Continue        string          `json:"continue"`
-	Moment          *pastMoment     `json:"moment"`
-	Gaps            []pastGap       `json:"gaps"`
+	Moment          *past.Moment    `json:"moment"`
+	Gaps            []past.Gap      `json:"gaps"`
 	Begin           time.Time       `json:"begin"` // of the history
 	Thinned         string          `json:"thinned"`
 }
 
-// pastMoment is the moment that an answer shows.
-type pastMoment struct {
-	Time            time.Time `json:"time"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Gap             *pastGap  `json:"gap"`
-	Thinned         string    `json:"thinned"`
-}
-
-// pastGap is a time without a record.
-type pastGap struct {
-	From   time.Time  `json:"from"`
-	To     *time.Time `json:"to,omitempty"`
-	Reason string     `json:"reason"`
-	Late   bool       `json:"late,omitempty"` // nothing was missed, but recorded after the gap
-}
-
-func (p pastGap) String() string {
-	if p.To == nil { // which is the reason
-		return "nothing is recorded since " + stamp(p.From)
+// gapText says when a gap was, and why.
+func gapText(g *past.Gap) string {
+	if g.To == nil { // which is the reason
+		return "nothing is recorded since " + stamp(g.From)
 	}
-	return fmt.Sprintf("%s from %s to %s: %s", p.what(), stamp(p.From), stamp(*p.To), p.Reason)
+	return fmt.Sprintf("%s from %s to %s: %s", gapMeaning(g), stamp(g.From), stamp(*g.To), g.Reason)
 }
 
-// what says what the gap means for its time.
-func (p pastGap) what() string {
-	if p.Late {
+// gapMeaning says what a gap means for its time.
+func gapMeaning(g *past.Gap) string {
+	if g.Late {
 		return "changes are recorded late"
 	}
 	return "nothing is recorded"
@@ -113,13 +99,19 @@ func askPast(client interface {
 
 // pastRefusal returns the error of a server.
 func pastRefusal(resp *http.Response, body []byte, u *url.URL, cluster string) error {
+	return refusal(resp, body, func() error { return noPast(u, cluster) })
+}
+
+// refusal returns the error of a REST request. other is that of a server which has no
+// such routes.
+func refusal(resp *http.Response, body []byte, other func() error) error {
 	var problem struct {
 		Error  string `json:"error"`
 		Reason string `json:"reason"`
 	}
 	if json.Unmarshal(body, &problem) != nil || problem.Error == "" {
 		if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusForbidden { // an API server has no such path
-			return noPast(u, cluster)
+			return other()
 		}
 		return statusError(resp, body)
 	}
@@ -186,14 +178,14 @@ func (r *remarks) tell(text string) {
 }
 
 // moment tells which moment of what is shown.
-func (r *remarks) moment(what string, at read.Moment, m *pastMoment) {
+func (r *remarks) moment(what string, at read.Moment, m *past.Moment) {
 	if at.Time.IsZero() {
 		r.tell(fmt.Sprintf("%s at resourceVersion %s, of %s", what, m.ResourceVersion, stamp(m.Time)))
 	} else {
 		r.tell(fmt.Sprintf("%s at %s (resourceVersion %s)", what, stamp(at.Time), m.ResourceVersion))
 	}
 	if m.Gap != nil {
-		r.tell(fmt.Sprintf("%s: %s; the state before is shown", what, m.Gap))
+		r.tell(fmt.Sprintf("%s: %s; the state before is shown", what, gapText(m.Gap)))
 	}
 	r.thinned(what, m.Thinned)
 }

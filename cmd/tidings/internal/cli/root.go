@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/relations"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
@@ -35,6 +36,8 @@ type globals struct {
 	allNamespaces bool
 	selector      string
 	fieldSelector string
+	edgeFile      string
+	edges         *relations.Edges // of the file
 
 	flagRules []func(*cobra.Command) error // see exclusive and needs
 	several   bool                         // several clusters are in use
@@ -52,6 +55,8 @@ their changes.
   tidings history prints the changes of the past, and who made them
   tidings diff    prints what differs between two moments
   tidings serve   mirrors clusters and answers any number of readers over HTTP
+  tidings mcp     offers the clusters to an agent, as tools that read
+  tidings fleet   lists what mirrors publish on NATS for other mirrors
 
 The cluster is the current context of your kubeconfig, found where kubectl finds
 it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
@@ -73,7 +78,7 @@ it. If you have no cluster at hand, add --demo for an embedded, simulated one.`,
 	f.StringVar(&g.format, "log-format", formatText, "`format` of the log: text or json, one record a line")
 	g.exclusive(root, "the demo cluster needs no kubeconfig", "demo", "kubeconfig")
 	g.exclusive(root, "the demo is one cluster", "demo", "context")
-	root.AddCommand(newWatch(g), newGet(g), newHistory(g), newDiff(g), newServe(g), newAPIResources(g), newVersion(g))
+	root.AddCommand(newWatch(g), newGet(g), newHistory(g), newDiff(g), newTree(g), newServe(g), newMCP(g), newFleet(g), newAPIResources(g), newVersion(g))
 	root.SetVersionTemplate("{{.Version}}")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help is enough

@@ -20,6 +20,8 @@ import (
 // IO is where a command writes.
 type IO struct {
 	Out, Err io.Writer
+	// In is the standard input; nil if there is none.
+	In io.Reader
 	// OutTerminal and ErrTerminal report whether the writers are terminals.
 	// Out then has colours, and Err a progress line.
 	OutTerminal, ErrTerminal bool
@@ -36,6 +38,7 @@ func Main() int {
 	name, args := calledAs(os.Args[0], os.Args[1:])
 	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
 	return run(ctx, IO{
+		In:  os.Stdin,
 		Out: os.Stdout, OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), OutWidth: width,
 		Err: os.Stderr, ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}, name, args, func(l *slog.Logger) {

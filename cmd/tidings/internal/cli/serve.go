@@ -51,6 +51,7 @@ each resource from its first request on. Secrets are mirrored only if named. A
   GET /pods?watch=true                          server-sent events
   GET /clusters/NAME/...                        of one of several clusters
   GET /pods?window=true&sort=Age                rows of a sorted table, live
+  POST /mcp                                     tools for agents, see "tidings mcp"
   GET /healthz /readyz /metrics                 and GET / lists it all
 
 In a browser, / is a page with live tables of any resource.
@@ -117,9 +118,15 @@ may read.`,
 			if err := sv.past.check(); err != nil {
 				return err
 			}
+			if err := sv.fleet.check(g, sv.admit.users); err != nil {
+				return err
+			}
+			if err := g.readEdges(); err != nil {
+				return err
+			}
 			return g.serve(cmd.Context(), &sv,
 				mirror.Options{Resources: resources, Default: defaultCluster(g.contexts), Retain: retain, IdleTimeout: idle, Backlog: backlog, Logger: g.log},
-				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Version: thisBuild().Version, Revision: thisBuild().Commit, Logger: g.log})
+				server.Options{Reads: read.Options{PageTTL: pages}, Passthrough: pass, MemoryLimit: limit, Edges: g.edges, Version: thisBuild().Version, Revision: thisBuild().Commit, Logger: g.log})
 		},
 	}
 	f := cmd.Flags()
@@ -132,9 +139,11 @@ may read.`,
 	f.StringVar(&memory, "memory-limit", "", "`memory` it may use, such as 512Mi; new watches are refused when little is left (default: GOMEMLIMIT, or nine tenths of the control group's limit)")
 	f.BoolVar(&pass, "passthrough", false, "forward everything but reads of mirrored resources (writes, logs, exec, …) to the cluster, with the caller's own bearer token")
 	f.StringVar(&sv.pprof, "pprof", "", "loopback `address`, such as 127.0.0.1:6060, to serve profiles of the program on, at /debug/pprof/ (default: nowhere)")
+	g.edgesFlag(cmd)
 	sv.admit.flags(g, cmd)
 	sv.audit.flags(g, cmd)
 	sv.past.flags(cmd)
+	sv.fleet.flags(g, cmd)
 	complete(cmd, "resource", g.completeResources)
 	return cmd
 }
@@ -153,6 +162,7 @@ type serving struct {
 	admit          admission
 	audit          auditing
 	past           historyFlags
+	fleet          fleetFlags
 }
 
 // checkTimeout limits the time to look up the resources of --resource at the start.
@@ -164,11 +174,23 @@ func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so 
 	begun := time.Now()
 	g.logStart(&sv.admit, so.Passthrough)
 	group, ctx := errgroup.WithContext(ctx)
-	sets, done, err := g.sets(ctx)
+	link, err := sv.fleet.open(ctx, g)
+	defer func() { err = errors.Join(err, link.close()) }()
 	if err != nil {
 		return err
 	}
-	defer done()
+	so.Publisher, so.Follower = link.publisher, link.follower
+	sets := link.sets
+	if sets == nil {
+		var done func()
+		if sets, done, err = g.sets(ctx); err != nil {
+			return err
+		}
+		defer done()
+		if link.publisher != nil {
+			mo.Publisher = link.publisher
+		}
+	}
 	recording, closeHistory, err := sv.past.open(g.demo, g.log)
 	if err != nil {
 		return err
@@ -232,7 +254,20 @@ func (g *globals) serve(ctx context.Context, sv *serving, mo mirror.Options, so 
 		if err := g.checkResources(ctx, m); err != nil || ctx.Err() != nil {
 			return err
 		}
-		return sv.admit.announce(g, listener.Addr(), so.TLS)
+		var mirrored []*mirror.Cluster
+		for _, name := range m.Clusters() {
+			if c, err := m.Cluster(name); err == nil {
+				mirrored = append(mirrored, c)
+			}
+		}
+		for _, name := range checkEdges(ctx, g.edges, mirrored) {
+			g.log.Warn("no cluster has a resource of --edges", "file", g.edgeFile, "resource", name)
+		}
+		var published []string
+		if link.follower != nil && sv.admit.kubeconfig != "" {
+			published = awaitPublished(ctx, m)
+		}
+		return sv.admit.announce(g, listener.Addr(), so.TLS, published)
 	})
 	group.Go(func() error { g.showMirroring(ctx, m); return nil })
 	return group.Wait()

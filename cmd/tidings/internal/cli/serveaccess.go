@@ -215,10 +215,11 @@ func (a *admission) url(addr net.Addr, config *tls.Config) string {
 }
 
 // announce logs the server's address and writes the kubeconfig for it.
-func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) error {
+// clusters are those that are served now, if they do not come from the kubeconfig.
+func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config, clusters []string) error {
 	base := a.url(addr, config)
 	if a.kubeconfig != "" {
-		clients, err := a.clients(g, base)
+		clients, err := a.clients(g, base, clusters)
 		if err != nil {
 			return fmt.Errorf("--write-kubeconfig: %w", err)
 		}
@@ -242,12 +243,21 @@ func (a *admission) announce(g *globals, addr net.Addr, config *tls.Config) erro
 }
 
 // clients returns the kubeconfig for clients of the server.
-func (a *admission) clients(g *globals, base string) (*api.Config, error) {
-	if g.demo {
+func (a *admission) clients(g *globals, base string, clusters []string) (*api.Config, error) {
+	if g.demo && len(clusters) == 0 {
+		clusters = []string{"demo"}
+	}
+	if len(clusters) > 0 {
 		out := api.NewConfig()
-		out.Clusters["demo"] = cluster.KubeconfigCluster(base, a.authority)
-		out.Contexts["demo"] = &api.Context{Cluster: "demo"}
-		out.CurrentContext = "demo"
+		for _, name := range clusters {
+			url := base
+			if len(clusters) > 1 {
+				url += server.ClusterPath(name)
+			}
+			out.Clusters[name] = cluster.KubeconfigCluster(url, a.authority)
+			out.Contexts[name] = &api.Context{Cluster: name}
+		}
+		out.CurrentContext = clusters[0]
 		return out, nil
 	}
 	at := func(context string, only bool) string {

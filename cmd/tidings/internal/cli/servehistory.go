@@ -26,13 +26,16 @@ type historyFlags struct {
 	thinned map[string]time.Duration
 }
 
+// usuallyThinned are the resources of which few versions are kept.
+var usuallyThinned = []string{"leases.coordination.k8s.io=1m", "events=1m", "events.events.k8s.io=1m"}
+
 func (h *historyFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&h.dir, "history", "", "`folder` to keep every version of what is mirrored in, so that \"tidings get --at\", history, diff and watch --since read the past (with --demo: in memory, unless a folder is named)")
 	f.DurationVar(&h.keep, "history-for", 0, "how long versions are kept (default 168h)")
 	f.StringVar(&h.size, "history-size", "", "disk `space` for the history, such as 10Gi; the oldest versions are dropped first (default 10Gi)")
 	f.BoolVar(&h.secrets, "history-secrets", false, "keep the versions of Secrets too, if they are mirrored")
-	f.StringArrayVar(&h.thin, "history-thin", []string{"leases.coordination.k8s.io=1m", "events=1m", "events.events.k8s.io=1m"}, "`resource=time`: keep at most one version of an object of a resource in that time; repeat it for several; resource=0 keeps all")
+	f.StringArrayVar(&h.thin, "history-thin", usuallyThinned, "`resource=time`: keep at most one version of an object of a resource in that time; repeat it for several; resource=0 keeps all")
 }
 
 func (h *historyFlags) check() error {

@@ -51,7 +51,7 @@ func (f *watcher) replay(ctx context.Context, wanted []arg) error {
 // printPast prints a change of the past as an event.
 func (f *watcher) printPast(c *change, told *remarks) error {
 	if c.gap != nil {
-		told.tell(c.target.title(f.g) + ": " + c.gap.String())
+		told.tell(c.target.title(f.g) + ": " + gapText(c.gap))
 		return nil
 	}
 	out := event{

@@ -5,9 +5,12 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestWatchSinceATime(t *testing.T) {
@@ -66,5 +69,45 @@ func TestNothingIsLostBetweenThePastAndThePresent(t *testing.T) {
 	}
 	if code := s.stop(); code != 0 {
 		t.Error(code)
+	}
+}
+
+// Values of Secrets are printed only by the outputs that print whole objects.
+func TestThePastOfSecretsIsPrintedWithoutValues(t *testing.T) {
+	w := newWorld(t)
+	p := &past{world: w}
+	p.server, p.url = w.serve("--resource", "secrets", "--history", filepath.Join(t.TempDir(), "history"), "--history-secrets")
+	begin := p.momentOf(p.url+"/secrets", 0)
+	put := func(annotations map[string]string, data map[string][]byte) {
+		_, err := w.clusters[0].Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "keys", Annotations: annotations}, Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(nil, map[string][]byte{"password": []byte("canary-1")})
+	first := p.momentOf(p.url+"/secrets", 1)
+	put(nil, map[string][]byte{"password": []byte("canary-02"), "user": []byte("canary-user")})
+	put(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"password":"Y2FuYXJ5LTAy"}}`}, map[string][]byte{"password": []byte("canary-02")})
+	p.momentOf(p.url+"/secrets", 3)
+	source := []string{"--server", p.url}
+	all := ""
+	for _, args := range [][]string{{"history", "secrets", "--since", begin}, {"history", "secrets", "--since", begin, "-o", "diff"}, {"diff", "secrets", "--from", first}} {
+		want := 0
+		if args[0] == "diff" {
+			want = 1
+		}
+		out, errs := p.runPast(source, want, args...)
+		all += out + errs
+	}
+	s := p.begin("watch", "secrets", "--since", begin, "-o", "diff", "--server", p.url)
+	for range 6 {
+		all += s.line() + "\n"
+	}
+	s.stop()
+	contains(t, all, "~ .data.password: (8 bytes) → (9 bytes), not shown", "+ .data.user: (11 bytes)", "- .data.user: (11 bytes)")
+	for _, value := range []string{"canary", "Y2FuYXJ5"} {
+		if strings.Contains(all, value) {
+			t.Errorf("%s is printed:\n%s", value, all)
+		}
 	}
 }

@@ -2,6 +2,7 @@
 package diff
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -40,7 +41,8 @@ type Hidden int
 // metadata.resourceVersion, metadata.managedFields, and the annotation in which
 // kubectl apply repeats the object. Lists of things that have a name, a type or
 // the like are compared thing by thing, wherever in the list it is. The data of
-// a Secret is [Hidden].
+// a Secret is [Hidden]. Numbers may be [json.Number], and then differ if they are written
+// differently.
 func Objects(old, new map[string]any) []Change {
 	d := differ{secret: new["kind"] == "Secret" && new["apiVersion"] == "v1"}
 	d.maps(nil, old, new)
@@ -80,17 +82,41 @@ func (p path) String() string {
 
 func (p path) is(keys ...any) bool { return slices.Equal(p, path(keys)) }
 
+// lastApplied is the annotation in which kubectl apply repeats the object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
 // noise says whether a field is not worth a reader's time.
 func (p path) noise() bool {
 	return p.is("metadata", "resourceVersion") || p.is("metadata", "managedFields") ||
-		p.is("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+		p.is("metadata", "annotations", lastApplied)
+}
+
+// withoutNoise returns the value of a field without what is noise in it, nil if that is
+// all of it.
+func (p path) withoutNoise(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok || len(m) == 0 || len(p) > 2 || len(p) > 0 && p[0] != "metadata" {
+		return v
+	}
+	out := make(map[string]any, len(m))
+	for k, field := range m {
+		if next := p.with(k); !next.noise() {
+			if clean := next.withoutNoise(field); clean != nil || field == nil {
+				out[k] = clean
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 func (d *differ) value(p path, old, new any) {
 	if p.noise() || reflect.DeepEqual(old, new) {
 		return
 	}
-	if d.secret && len(p) == 2 && (p[0] == "data" || p[0] == "stringData") {
+	if d.hides(p) && len(p) == 2 {
 		d.changes = append(d.changes, Change{Changed, p.String(), hidden(old), hidden(new)})
 		return
 	}
@@ -106,7 +132,20 @@ func (d *differ) value(p path, old, new any) {
 			return
 		}
 	}
-	d.changes = append(d.changes, Change{Changed, p.String(), old, new})
+	d.changes = append(d.changes, Change{Changed, p.String(), d.shown(p, old), d.shown(p, new)})
+}
+
+// hides reports whether a field is data of a Secret, or a part of it.
+func (d *differ) hides(p path) bool {
+	return d.secret && len(p) > 0 && (p[0] == "data" || p[0] == "stringData")
+}
+
+// shown returns what may be shown of a value.
+func (d *differ) shown(p path, v any) any {
+	if d.hides(p) && v != nil {
+		return hidden(v)
+	}
+	return p.withoutNoise(v)
 }
 
 func (d *differ) maps(p path, old, new map[string]any) {
@@ -184,20 +223,19 @@ func (d *differ) one(op Op, p path, v any) {
 	if p.noise() {
 		return
 	}
-	v = withoutNulls(v)
-	inSecret := d.secret && len(p) == 2 && (p[0] == "data" || p[0] == "stringData")
+	all := withoutNulls(v)
+	if v = p.withoutNoise(all); v == nil && all != nil {
+		return
+	}
 	if m, ok := v.(map[string]any); ok && len(m) > 0 && (d.secret && len(p) == 1 || len(compact(v)) > wide) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			d.one(op, p.with(k), m[k])
 		}
 		return
 	}
-	if inSecret {
-		v = hidden(v)
-	}
-	c := Change{Op: op, Path: p.String(), New: v}
+	c := Change{Op: op, Path: p.String(), New: d.shown(p, v)}
 	if op == Removed {
-		c.Old, c.New = v, nil
+		c.Old, c.New = c.New, nil
 	}
 	d.changes = append(d.changes, c)
 }
@@ -228,7 +266,7 @@ func byName(key string, list []any) things {
 			continue
 		}
 		switch m[key].(type) {
-		case string, int64, float64:
+		case string, int64, float64, json.Number:
 		default:
 			continue
 		}

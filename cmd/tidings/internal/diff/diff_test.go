@@ -54,12 +54,15 @@ func TestObjects(t *testing.T) {
 		"a text":           {"data: {f: \"one\\ntwo\\nthree\\n\"}", "data: {f: \"one\\n2\\n2b\\nthree\\n\"}", "~ .data.f:\n    - two\n    + 2\n    + 2b"},
 		"a large object": {"{}", "spec: {first: " + strings.Repeat("x", 110) + ", second: {third: " + strings.Repeat("y", 110) + "}}",
 			"+ .spec.first: " + strings.Repeat("x", 110) + "\n+ .spec.second: {\"third\":\"" + strings.Repeat("y", 110) + "\"}"},
-		"nulls":            {"{}", "a: {x: null, v: 1, z: [{w: null}]}\nb: null", "+ .a: {\"v\":1,\"z\":[{\"w\":null}]}\n+ .b: null"},
-		"an address":       {"a: 10.0.0.1", "a: '10.1'", `~ .a: 10.0.0.1 → "10.1"`},
-		"a long value":     {"{}", "a: " + strings.Repeat("x", 5000), "+ .a: " + strings.Repeat("x", 400) + "… (5000 characters)"},
-		"a secret changes": {"{kind: Secret, apiVersion: v1, data: {p: Zm9v, q: Zm9v}}", "{kind: Secret, apiVersion: v1, data: {p: YmFyIQ==, q: Zm9v, r: Zg==}}", "~ .data.p: (3 bytes) → (4 bytes), not shown\n+ .data.r: (1 bytes)"},
-		"a secret is new":  {"{kind: Secret, apiVersion: v1}", "{kind: Secret, apiVersion: v1, data: {p: Zm9v}}", "+ .data.p: (3 bytes)"},
-		"nothing":          {"a: 1", "a: 1", ""},
+		"nulls":                 {"{}", "a: {x: null, v: 1, z: [{w: null}]}\nb: null", "+ .a: {\"v\":1,\"z\":[{\"w\":null}]}\n+ .b: null"},
+		"an address":            {"a: 10.0.0.1", "a: '10.1'", `~ .a: 10.0.0.1 → "10.1"`},
+		"a long value":          {"{}", "a: " + strings.Repeat("x", 5000), "+ .a: " + strings.Repeat("x", 400) + "… (5000 characters)"},
+		"a secret changes":      {"{kind: Secret, apiVersion: v1, data: {p: Zm9v, q: Zm9v}}", "{kind: Secret, apiVersion: v1, data: {p: YmFyIQ==, q: Zm9v, r: Zg==}}", "~ .data.p: (3 bytes) → (4 bytes), not shown\n+ .data.r: (1 bytes)"},
+		"a secret is new":       {"{kind: Secret, apiVersion: v1}", "{kind: Secret, apiVersion: v1, data: {p: Zm9v}}", "+ .data.p: (3 bytes)"},
+		"a secret without data": {"{kind: Secret, apiVersion: v1, data: null, stringData: [x]}", "{kind: Secret, apiVersion: v1, data: {p: Zm9v}, stringData: x}", "~ .data: null → (0 bytes), not shown\n~ .stringData: (0 bytes) → (1 bytes), not shown"},
+		"kubectl's copy is new": {"{kind: Secret, apiVersion: v1, metadata: {name: x}}", "{kind: Secret, apiVersion: v1, metadata: {name: x, annotations: {a: b, kubectl.kubernetes.io/last-applied-configuration: Zm9v}}}", `+ .metadata.annotations: {"a":"b"}`},
+		"kubectl's copy goes":   {"metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: Zm9v}}", "{}", ""},
+		"nothing":               {"a: 1", "a: 1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lines(object(t, test.old), object(t, test.new)); got != test.want {

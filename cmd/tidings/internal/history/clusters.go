@@ -40,7 +40,7 @@ func (s *Store) nameApart() {
 	newest := map[string]*Series{}
 	all := s.All()
 	for _, r := range all {
-		if known := newest[r.Of.Cluster]; known == nil || r.seen.Time.After(known.seen.Time) {
+		if known := newest[r.Of.Cluster]; known == nil || newer(r, known) {
 			newest[r.Of.Cluster] = r
 		}
 	}
@@ -52,4 +52,11 @@ func (s *Store) nameApart() {
 			s.namesakes[r.Of.Cluster] = name
 		}
 	}
+}
+
+// newer reports whether a series was written after another one. The progress is recorded from
+// time to time only, so if the times are close to each other, the series that began later is the newer.
+func newer(r, other *Series) bool {
+	apart := r.seen.Time.Sub(other.seen.Time)
+	return apart > seenPeriod || r.id > other.id && (apart > -seenPeriod || r.seen.Time.IsZero())
 }

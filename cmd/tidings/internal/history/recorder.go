@@ -9,25 +9,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/informer"
 	"github.com/tidings-io/tidings/internal/codec"
 	"github.com/tidings-io/tidings/internal/object"
 )
 
 // Events are the events of an informer, with bookmarks.
-type Events <-chan informer.Event[*codec.Raw]
+type Events = <-chan informer.Event[*codec.Raw]
 
 // Subscribe subscribes to the events of an informer at once, until ctx ends. The caller
 // must call stop in the end.
 func Subscribe(ctx context.Context, inf *informer.Informer[*codec.Raw], opts ...informer.SubscribeOption) (in Events, stop func()) {
-	out := make(chan informer.Event[*codec.Raw], waiting)
-	handler := inf.AddHandler(informer.HandlerFunc[*codec.Raw](func(e informer.Event[*codec.Raw]) {
-		select {
-		case out <- e:
-		case <-ctx.Done():
-		}
-	}), append(opts, informer.Bookmarks(), informer.Named("history"))...)
-	return out, func() { _ = handler.Remove(context.Background()) } // it waits for nothing
+	return mirror.Subscribe(ctx, inf, "history", waiting, opts...)
 }
 
 // RecordOptions configure [Store.Record].

@@ -82,6 +82,9 @@ func (c *call) watch() error {
 		case errors.Is(err, read.ErrTooSlow):
 			w.tooSlow()
 			return nil
+		case mirror.ReasonOf(err) == mirror.Expired:
+			w.fail(err)
+			return nil
 		case err != nil:
 			return nil // the client resumes at its last version
 		case !w.event(e):

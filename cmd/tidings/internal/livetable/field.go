@@ -69,6 +69,16 @@ func parseField(path string) (f fieldPath, ok bool) {
 	return f, len(parts) > 0 && len(path) <= MaxPath
 }
 
+// Lookup returns what the path of a field leads to in an object, as JSON. The path has the
+// form of a further column; ok is false if it has not.
+func Lookup(path string, object []byte) (value gjson.Result, ok bool) {
+	f, ok := parseField(path)
+	if !ok {
+		return value, false
+	}
+	return gjson.GetBytes(object, f.gjson), true
+}
+
 func unescape(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
@@ -84,7 +94,7 @@ func unescape(name string) string {
 // the same ones share a table.
 func (p Params) further(q *read.Query) ([]string, error) {
 	var paths []string
-	for _, name := range p.Columns {
+	for _, name := range slices.Concat(p.Columns, p.Group, []string{p.Sort}) {
 		if !isField(name) {
 			continue
 		}

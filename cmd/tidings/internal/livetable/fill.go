@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 	"github.com/tidings-io/tidings/informer"
@@ -20,15 +21,25 @@ type made struct {
 // bunch is how many objects of the beginning are made into rows at a time, by all CPUs.
 const bunch = 512
 
+// soon is how long windows are not woken for a change that others may follow at once.
+const soon = 5 * time.Millisecond
+
 // fill follows events. Those of the beginning come without a pause, so they are taken
-// together; those after it one at a time.
+// together; those after it one at a time. A table that has caught up pauses for as long as
+// a window does after each change that it had to wait for: to take the changes of that
+// time together, and to wake all windows at the same time, costs a fraction of what it
+// costs to be woken for each.
 func (t *liveTable) fill(events read.Events) error {
 	waiting := make([]made, 0, bunch)
 	filled := false
+	late := time.AfterFunc(time.Hour, t.notify)
+	defer late.Stop()
+	ready, notified := time.Now(), time.Now()
 	for e, err := range events {
 		if err != nil {
 			return err
 		}
+		caughtUp := time.Since(ready) > time.Millisecond // the event was waited for
 		waiting = append(waiting, made{Event: e})
 		if filled = filled || e.Type == read.Synced; !filled && len(waiting) < bunch {
 			continue
@@ -37,6 +48,21 @@ func (t *liveTable) fill(events read.Events) error {
 			return err
 		}
 		waiting = waiting[:0]
+		if ready = time.Now(); filled && !caughtUp && ready.Sub(notified) < soon {
+			late.Reset(soon)
+			continue
+		}
+		late.Stop()
+		t.notify()
+		if filled && caughtUp {
+			select {
+			case <-time.After(interval):
+			case <-t.hurry:
+			case <-t.ctx.Done():
+			}
+			ready = time.Now()
+		}
+		notified = ready
 	}
 	return nil
 }
@@ -52,6 +78,7 @@ func (t *liveTable) fillPast() error {
 		}
 		err := t.take(waiting)
 		waiting = waiting[:0]
+		t.notify()
 		return err
 	})
 	if err != nil {
@@ -64,6 +91,7 @@ func (t *liveTable) fillPast() error {
 	if err := t.take(append(waiting, made{Event: read.Event{Type: read.Synced, ResourceVersion: meta.ResourceVersion}})); err != nil {
 		return err
 	}
+	t.notify()
 	<-t.ctx.Done()
 	return nil
 }
@@ -72,6 +100,7 @@ func (t *liveTable) fillPast() error {
 func (t *liveTable) take(events []made) error {
 	t.makeRows(events)
 	t.mu.Lock()
+	filling := !t.synced
 	for _, e := range events {
 		if e.err != nil {
 			t.mu.Unlock()
@@ -82,11 +111,10 @@ func (t *liveTable) take(events []made) error {
 	t.mu.Unlock()
 	if t.taken += len(events); t.taken >= bunch || events[len(events)-1].Type == read.Synced {
 		t.taken = 0
-		if err := t.account(); err != nil {
+		if err := t.account(); err != nil && filling {
 			return err
 		}
 	}
-	t.notify()
 	return nil
 }
 

@@ -17,6 +17,7 @@ type frame struct {
 	Counts          *[]Count                 `json:"counts,omitempty"`
 	First           *int                     `json:"first,omitempty"`
 	Keys            *[]string                `json:"keys,omitempty"`
+	Groups          *Groups                  `json:"groups,omitempty"`
 	Rows            map[string][]cell        `json:"rows,omitempty"`
 	Cells           map[string]map[int]*cell `json:"cells,omitempty"`
 	ResourceVersion string                   `json:"resourceVersion,omitempty"`
@@ -98,6 +99,7 @@ func (w *Window) encode(now state) ([]byte, error) {
 		}
 		f.Keys = &keys
 	}
+	f.Groups = now.groups
 	f.Rows, f.Cells = w.changedRows(now)
 	w.sent, w.sentAt = now, time.Now()
 	return json.Marshal(f)

@@ -328,6 +328,37 @@ func TestFramesAreFolded(t *testing.T) {
 	})
 }
 
+// A change after a quiet time is shown at once. Those that come right after it are shown
+// together, a tenth of a second later.
+func TestChangesThatComeTogether(t *testing.T) {
+	inBubble(t, livetable.Options{}, func(r *rig) {
+		for i := range 5 {
+			r.put("default", fmt.Sprintf("p-%d", i), corev1.PodPending)
+		}
+		c := r.open(r.query(nil), livetable.Params{Count: 10})
+		defer c.window.Close()
+		c.settled()
+		const quiet = 1500 * time.Millisecond
+		begun := time.Now().Add(quiet)
+		changed := make(chan struct{})
+		go func() {
+			defer close(changed)
+			time.Sleep(quiet)
+			for i := range 5 {
+				r.put("default", fmt.Sprintf("p-%d", i), corev1.PodRunning)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		if c.next(); time.Since(begun) > 0 || len(c.Cells) != 1 {
+			t.Errorf("after %s there are %d changed rows", time.Since(begun), len(c.Cells))
+		}
+		if c.next(); time.Since(begun) > 110*time.Millisecond || len(c.Cells) != 4 {
+			t.Errorf("after %s there are %d more changed rows", time.Since(begun), len(c.Cells))
+		}
+		<-changed
+	})
+}
+
 // A cluster that is away is told of.
 func TestUpstream(t *testing.T) {
 	inBubble(t, livetable.Options{}, func(r *rig) {

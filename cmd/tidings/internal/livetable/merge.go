@@ -24,6 +24,7 @@ type state struct {
 	total, objects int
 	counts         []Count
 	lines          []line
+	groups         *Groups // of a window with some that is synced
 	parts          []partState
 	synced         bool // all are
 }
@@ -66,6 +67,9 @@ func (w *Window) look() (state, error) {
 	}
 	s.counts = byStatus(counts)
 	s.lines = w.merged(s.total)
+	if w.params.Group != nil && s.synced {
+		s.groups = w.grouped(w.parts[0])
+	}
 	return s, nil
 }
 

@@ -2,10 +2,8 @@ package livetable
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/tidwall/btree"
@@ -52,8 +50,9 @@ func normalize(filter string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(strings.Fields(strings.ToLower(filter))))), " ")
 }
 
-// newOrder makes an order of rows. base, if not nil, is the same order without a filter.
-func newOrder(by sorting, status int, rows map[string]*row, base *order) *order {
+// newOrder makes an order of rows. base, if not nil, is the same order without a filter,
+// and keys the one of all rows by their keys.
+func newOrder(by sorting, status int, rows map[string]*row, base, keys *order) *order {
 	o := &order{sorting: by, status: status, counts: map[string]int{}}
 	for _, word := range strings.Fields(by.filter) {
 		text, not := strings.CutPrefix(word, "!")
@@ -62,83 +61,29 @@ func newOrder(by sorting, status int, rows map[string]*row, base *order) *order 
 		}
 	}
 	o.tree = btree.NewBTreeGOptions(o.less, btree.Options{NoLocks: true})
-	if base != nil {
-		base.tree.Scan(func(i item) bool {
-			if o.matches(i.row) {
-				o.tree.Load(i)
-				o.count(i.row, 1)
-			}
-			return true
-		})
-		return o
-	}
-	for _, i := range o.sorted(rows) {
-		o.tree.Load(i.item)
-		o.count(i.row, 1)
+	for _, items := range o.arrange(rows, base, keys) {
+		for _, i := range items {
+			o.tree.Load(i)
+			o.count(i.row, 1)
+		}
 	}
 	return o
 }
 
-// sortable is an item with a text whose bytes sort as the item does.
-type sortable struct {
-	item
-	bytes string
-}
-
-// sorted returns the items of the rows that pass the filter, sorted, by all CPUs.
-func (o *order) sorted(rows map[string]*row) []sortable {
-	all := make([]*row, 0, len(rows))
-	for _, r := range rows {
-		all = append(all, r)
-	}
-	parts := make([][]sortable, max(1, min(runtime.GOMAXPROCS(0), len(all)/1024)))
-	var running sync.WaitGroup
-	for n := range parts {
-		running.Go(func() {
-			part := make([]sortable, 0, len(all)/len(parts)+1)
-			for _, r := range all[n*len(all)/len(parts) : (n+1)*len(all)/len(parts)] {
-				if o.matches(r) {
-					i := o.item(r)
-					part = append(part, sortable{i, sortBytes(i.text)})
-				}
-			}
-			slices.SortFunc(part, o.compareSortable)
-			parts[n] = part
-		})
-	}
-	running.Wait()
-	for len(parts) > 1 {
-		parts = append(parts[2:], o.mergeSorted(parts[0], parts[1]))
-	}
-	return parts[0]
-}
-
-func (o *order) mergeSorted(a, b []sortable) []sortable {
-	out := make([]sortable, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if o.compareSortable(a[0], b[0]) <= 0 {
-			out, a = append(out, a[0]), a[1:]
-		} else {
-			out, b = append(out, b[0]), b[1:]
-		}
-	}
-	return append(append(out, a...), b...)
-}
-
-// compareSortable is compare, without reading the numbers in texts each time.
-func (o *order) compareSortable(a, b sortable) int {
-	if a.none || b.none || o.column < 0 {
-		return o.compare(a.item, b.item)
-	}
-	c := cmp.Or(strings.Compare(a.bytes, b.bytes), cmp.Compare(a.num, b.num))
-	if o.descending {
-		c = -c
-	}
-	return cmp.Or(c, strings.Compare(a.row.key, b.row.key))
-}
-
 // replace replaces a row by another. One of them may be nil.
 func (o *order) replace(old, now *row) {
+	if old != nil && now != nil && o.matches(old) && o.matches(now) {
+		before, after := o.item(old), o.item(now)
+		if o.compare(before, after) != 0 {
+			o.tree.Delete(before)
+		}
+		o.tree.Set(after)
+		if was, is := o.statusOf(old), o.statusOf(now); was != is {
+			o.add(was, -1)
+			o.add(is, 1)
+		}
+		return
+	}
 	if old != nil && o.matches(old) {
 		o.tree.Delete(o.item(old))
 		o.count(old, -1)
@@ -149,11 +94,20 @@ func (o *order) replace(old, now *row) {
 	}
 }
 
-func (o *order) count(r *row, by int) {
+func (o *order) count(r *row, by int) { o.add(o.statusOf(r), by) }
+
+// statusOf is the text of the status column.
+func (o *order) statusOf(r *row) string {
+	if o.status < 0 {
+		return ""
+	}
+	return r.at(o.status).text
+}
+
+func (o *order) add(text string, by int) {
 	if o.status < 0 {
 		return
 	}
-	text := r.at(o.status).text
 	if o.counts[text] += by; o.counts[text] == 0 {
 		delete(o.counts, text)
 	}
@@ -185,21 +139,30 @@ func (o *order) has(r *row, text string) bool {
 // contains reports whether a text has another, which is in lower case, whatever the case
 // of the text.
 func contains(text, lowered string) bool {
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
-			return strings.Contains(strings.ToLower(text), lowered)
-		}
+	if lowered == "" {
+		return true
 	}
-	for i := 0; i+len(lowered) <= len(text); i++ {
-		n := 0
-		for n < len(lowered) && lower(text[i+n]) == lowered[n] {
-			n++
-		}
-		if n == len(lowered) {
+	for i := range len(text) {
+		switch b := text[i]; {
+		case b >= utf8.RuneSelf:
+			return strings.Contains(strings.ToLower(text), lowered)
+		case lower(b) == lowered[0] && begins(text[i:], lowered):
 			return true
 		}
 	}
 	return false
+}
+
+func begins(text, lowered string) bool {
+	if len(text) < len(lowered) {
+		return false
+	}
+	for i := range len(lowered) {
+		if lower(text[i]) != lowered[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func (o *order) item(r *row) item {

@@ -35,6 +35,7 @@ type liveTable struct {
 	source  *mirror.Informer // which mirrors the objects
 
 	changed broadcast.Signal // wakes windows of this table alone
+	hurry   chan struct{}    // somebody waits for what the mirror has
 
 	mu       sync.Mutex
 	rows     map[string]*row
@@ -148,7 +149,7 @@ func (t *liveTable) withNamespace() bool {
 	return t.query.Resource().Namespaced && t.query.Params().Namespace == ""
 }
 
-// account charges what the table takes to its owner. A table that takes too much ends
+// account charges what the table takes to its owner. A table that takes too much must end
 // while it is filled; later only the cluster makes it grow.
 func (t *liveTable) account() error {
 	t.mu.Lock()
@@ -159,14 +160,14 @@ func (t *liveTable) account() error {
 	}
 	err := t.tables.charge(t.owner, size-t.charged)
 	t.charged = size
-	if t.synced {
-		return nil
-	}
 	return err
 }
 
-// maxSpare is how many orders of a table are kept up to date without a window.
+// maxSpare is how many orders of a table are kept up to date without a window, besides that
+// of the keys, from which others are made.
 const maxSpare = 2
+
+var ofKeys = sorting{column: byKey}
 
 // order returns the order of a sorting, which must be given back with leave.
 func (t *liveTable) order(by sorting) (*order, error) {
@@ -179,7 +180,7 @@ func (t *liveTable) order(by sorting) (*order, error) {
 	if o == nil {
 		unfiltered := by
 		unfiltered.filter, unfiltered.shown, unfiltered.cluster = "", "", ""
-		o = newOrder(by, t.status, t.rows, t.orders[unfiltered])
+		o = newOrder(by, t.status, t.rows, t.orders[unfiltered], t.orders[ofKeys])
 		t.orders[by] = o
 	}
 	t.spare = slices.DeleteFunc(t.spare, func(s *order) bool { return s == o })
@@ -190,7 +191,7 @@ func (t *liveTable) order(by sorting) (*order, error) {
 func (t *liveTable) leave(o *order) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.users--; o.users > 0 || t.orders[o.sorting] != o {
+	if o.users--; o.users > 0 || t.orders[o.sorting] != o || o.sorting == ofKeys {
 		return
 	}
 	// The next filter begins with the order that it is of, and some go back to the one before.

@@ -172,7 +172,7 @@ func (t *Tables) enter(q *read.Query, further []string, caller string) (*liveTab
 	case one == nil && t.full(caller):
 		return nil, errFull
 	case one == nil:
-		one = &liveTable{tables: t, key: key, owner: caller, query: q, further: further, headed: make(chan struct{}), rows: map[string]*row{}, orders: map[sorting]*order{}}
+		one = &liveTable{tables: t, key: key, owner: caller, query: q, further: further, headed: make(chan struct{}), hurry: make(chan struct{}, 1), rows: map[string]*row{}, orders: map[sorting]*order{}}
 		one.ctx, one.cancel = context.WithCancelCause(t.ctx)
 		t.open[key] = one
 		t.running.Go(one.run)

@@ -23,6 +23,9 @@ type Params struct {
 	Descending bool
 	// First is the index of the first row, and Count the number of rows.
 	First, Count int
+	// Group are the names of columns, and paths of fields, by whose values [Window.Complete]
+	// counts the rows that pass the filter.
+	Group []string
 }
 
 // AllColumns in [Params.Columns] stands for all columns.
@@ -37,6 +40,8 @@ func (p Params) check() error {
 		return mirror.Invalidf("count: a window has 1 to %d rows, not %d", MaxRows, p.Count)
 	case p.First < 0:
 		return mirror.Invalidf("first: %d is negative", p.First)
+	case len(p.Group) > MaxGroup:
+		return mirror.Invalidf("group: %d columns are named, and %d may be", len(p.Group), MaxGroup)
 	case len(p.Filter) > MaxFilter:
 		return mirror.Invalidf("filter: it has %d bytes, and %d at most", len(p.Filter), MaxFilter)
 	}
@@ -59,7 +64,9 @@ type Window struct {
 	changed   broadcast.Signal
 
 	begun    time.Time
-	looked   time.Time // at the tables
+	looked   time.Time       // at the tables
+	change   <-chan struct{} // closed by the next change after that; nil: not looked yet
+	patience time.Duration   // how long to wait for it
 	sentAt   time.Time
 	sent     state
 	statesAt time.Time // when the states of the clusters were sent
@@ -116,6 +123,11 @@ func (w *Window) begin(columns []Column, strict bool) error {
 	}
 	if p.Sort != "" && find(columns, p.Sort) < 0 && strict {
 		return w.noColumn("sort", p.Sort, columns)
+	}
+	for _, name := range p.Group {
+		if find(columns, name) < 0 {
+			return w.noColumn("group", name, columns)
+		}
 	}
 	w.byCluster = w.clusters != nil && strings.EqualFold(p.Sort, clusterColumn)
 	for _, part := range w.parts {
@@ -180,31 +192,31 @@ func (w *Window) Close() {
 // Next waits for the next frame and returns it as JSON. The first frame is complete. The
 // error is that of the context, or why a table ended.
 func (w *Window) Next(ctx context.Context) ([]byte, error) {
-	// Changes that come together are looked at together.
-	if err := w.sleep(ctx, interval-time.Since(w.looked), nil); err != nil {
-		return nil, err
-	}
 	for {
-		changed := w.changes()
+		if w.change != nil {
+			if err := w.sleep(ctx, w.patience, w.change); err != nil {
+				return nil, err
+			}
+			// Changes that come together are looked at together.
+			pause := interval
+			if w.sentAt.IsZero() { // somebody waits for it
+				pause = interval / 10
+			}
+			if err := w.sleep(ctx, min(w.patience, pause)-time.Since(w.looked), nil); err != nil {
+				return nil, err
+			}
+		}
+		w.change = w.changes()
 		now, err := w.look()
 		if err != nil {
 			return nil, err
 		}
-		w.looked = time.Now()
+		w.looked, w.patience = time.Now(), sampleEvery
 		wait := w.wait(now)
 		if wait <= 0 {
 			return w.encode(now)
 		}
-		if err := w.sleep(ctx, min(wait, sampleEvery), changed); err != nil {
-			return nil, err
-		}
-		pause := interval
-		if w.sentAt.IsZero() { // somebody waits for it
-			pause = interval / 10
-		}
-		if err := w.sleep(ctx, min(wait, pause)-time.Since(w.looked), nil); err != nil {
-			return nil, err
-		}
+		w.patience = min(wait, sampleEvery)
 	}
 }
 

@@ -43,7 +43,13 @@ type Cluster struct {
 	mu        sync.Mutex
 	ended     bool
 	informers map[scope]*Informer
+	listed    []cluster.Resource // by the last Resources, nil: ask again
+	listedAt  time.Time
 }
+
+// resourcesMaxAge is the maximum age of the result of Cluster.Resources. Readers ask for
+// it to complete what they type, which must not be a request to the API server each time.
+const resourcesMaxAge = 10 * time.Minute
 
 // Name is the name of the cluster in the mirror.
 func (c *Cluster) Name() string { return c.name }
@@ -51,6 +57,23 @@ func (c *Cluster) Name() string { return c.name }
 // Connection is the connection to the cluster's API server, with the mirror's
 // credentials.
 func (c *Cluster) Connection() *cluster.Cluster { return c.cluster }
+
+// Origin is implemented by the Transport of the configuration of a cluster that is not
+// mirrored from its API server.
+type Origin interface {
+	// Fresh returns a resourceVersion that a resource of the cluster has reached now, in
+	// all namespaces or in one. An informer of it reaches that, too.
+	Fresh(ctx context.Context, r schema.GroupVersionResource, namespace string) (resourceVersion uint64, err error)
+	// Problem says why what comes from the origin may not be what the cluster has. nil: nothing
+	// is known to be wrong. It waits until that was found out for the first time, or ctx ends.
+	Problem(ctx context.Context) error
+}
+
+// Origin is what the cluster is mirrored from, nil for its API server.
+func (c *Cluster) Origin() Origin {
+	from, _ := c.config.Transport.(Origin)
+	return from
+}
 
 // Context ends when the cluster is removed or replaced; its cause says which.
 func (c *Cluster) Context() context.Context { return c.ctx }
@@ -181,14 +204,11 @@ func (c *Cluster) ResourceFor(ctx context.Context, gvr schema.GroupVersionResour
 func (c *Cluster) ResolveGVR(ctx context.Context, gvr schema.GroupVersionResource) (cluster.Resource, error) {
 	arg := dotted(gvr)
 	return c.resolve(ctx, arg, func(ctx context.Context) (cluster.Resource, error) {
-		r, exact := c.cluster.ResourceFor(ctx, gvr)
-		if exact == nil {
-			return r, nil
-		}
+		// The exact name is the last: if it is not known, discovery is repeated.
 		if r, err := c.cluster.Resolve(ctx, arg); err == nil && r.GroupVersion() == gvr.GroupVersion() {
 			return r, nil
 		}
-		return r, exact
+		return c.cluster.ResourceFor(ctx, gvr)
 	})
 }
 
@@ -209,17 +229,34 @@ func (c *Cluster) resolve(ctx context.Context, arg string, find func(context.Con
 		}
 		return cluster.Resource{}, err
 	}
+	c.mu.Lock()
+	if r.Can("list") && r.Can("watch") && !slices.ContainsFunc(c.listed, func(l cluster.Resource) bool { return l.GroupResource() == r.GroupResource() }) {
+		c.listed = nil // it is new
+	}
+	c.mu.Unlock()
 	return r, c.permit(ctx, r)
 }
 
-// Resources lists the resources of the cluster that can be mirrored and may be shown.
-// If it returns a list and an error, the list may be incomplete.
+// Resources lists the resources of the cluster that can be mirrored and may be shown. The
+// list may be ten minutes old, but has every resource that somebody has named. If Resources returns a list and an error, the list may be incomplete.
 func (c *Cluster) Resources(ctx context.Context) ([]cluster.Resource, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.mirror.opts.Wait, errTimeout)
 	defer cancel()
 	ctx, stop := Either(ctx, c.ctx)
 	defer stop()
-	all, err := c.cluster.Resources(ctx)
+	c.mu.Lock()
+	all := slices.Clone(c.listed)
+	old := time.Since(c.listedAt) > resourcesMaxAge
+	c.mu.Unlock()
+	var err error
+	if all == nil || old {
+		begun := time.Now()
+		if all, err = c.cluster.Resources(ctx); err == nil {
+			c.mu.Lock()
+			c.listed, c.listedAt = slices.Clone(all), begun
+			c.mu.Unlock()
+		}
+	}
 	all = slices.DeleteFunc(all, func(r cluster.Resource) bool { return c.permit(ctx, r) != nil })
 	return all, c.Upstream("", err)
 }
@@ -266,4 +303,36 @@ func (c *Cluster) known(ctx context.Context, arg string) []string {
 		return some
 	}
 	return slices.Compact(every)
+}
+
+// Mirrored lists the resources that have their first list, in all namespaces or in the
+// given one, in no order.
+func (c *Cluster) Mirrored(namespace string) []cluster.Resource {
+	c.mu.Lock()
+	informers := maps.Clone(c.informers)
+	c.mu.Unlock()
+	var out []cluster.Resource
+	for at, k := range informers {
+		if (at.namespace == "" || at.namespace == namespace) && k.ready() {
+			out = append(out, k.resource)
+		}
+	}
+	return out
+}
+
+// Mirroring returns the informer that mirrors a resource in a namespace, or in all of them
+// if that is empty, if there is one. It starts none.
+func (c *Cluster) Mirroring(r cluster.Resource, namespace string) (*Informer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.informers[scope{r.GVR(), ""}]
+	if one, limited := c.informers[scope{r.GVR(), namespace}]; limited && (!ok || k.replaceable()) {
+		k, ok = one, true
+	}
+	return k, ok
+}
+
+// ResourceForKind finds the resource of a kind.
+func (c *Cluster) ResourceForKind(ctx context.Context, gvk schema.GroupVersionKind) (cluster.Resource, error) {
+	return c.resolve(ctx, gvk.String(), func(ctx context.Context) (cluster.Resource, error) { return c.cluster.ResourceForKind(ctx, gvk) })
 }

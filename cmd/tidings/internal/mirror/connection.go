@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// checkInterval is the time between two checks of a connection, and
-	// checkIntervalLost while it is lost. A check that takes checkTimeout has failed.
-	checkInterval, checkIntervalLost = 5 * time.Second, time.Second
+	// checkInterval is the time between two checks of a connection, and checkIntervalSoon while it is
+	// lost, and for an origin, of which a check costs nothing. A check that takes checkTimeout has failed.
+	checkInterval, checkIntervalSoon = 5 * time.Second, time.Second
 	checkTimeout                     = 5 * time.Second
 )
 
@@ -46,6 +46,9 @@ func (c Connection) Problem() string {
 	}
 	return fmt.Sprintf("connection lost %s ago: %s", time.Since(c.Since).Round(time.Second), cluster.PublicMessage(c.Err))
 }
+
+// Connected returns the state of the connection.
+func (c *Cluster) Connected() Connection { return c.connection.status() }
 
 // connection keeps the state of the connection to a cluster.
 type connection struct {
@@ -120,8 +123,8 @@ func (c *Cluster) followConnection() {
 			c.log.Warn("connection lost; trying until it is back", "err", err)
 		}
 		interval, wake := checkInterval, c.connection.wake
-		if err != nil {
-			interval, wake = checkIntervalLost, nil
+		if err != nil || c.Origin() != nil {
+			interval, wake = checkIntervalSoon, nil
 		}
 		timer := time.NewTimer(interval)
 		select {
@@ -139,6 +142,9 @@ func (c *Cluster) followConnection() {
 func (c *Cluster) checkConnection() error {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 	defer cancel()
+	if origin := c.Origin(); origin != nil {
+		return origin.Problem(ctx)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cluster.BaseURL().JoinPath("readyz").String(), nil)
 	if err != nil {
 		return err // cannot happen: the URL is that of the cluster

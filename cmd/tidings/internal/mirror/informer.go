@@ -42,7 +42,7 @@ var lastInformer atomic.Uint64
 
 func newInformer(c *Cluster, r cluster.Resource, namespace string) (*Informer, error) {
 	k := &Informer{id: lastInformer.Add(1), cluster: c, resource: r, namespace: namespace, use: use{born: time.Now()}, done: make(chan struct{})}
-	opts := []informer.Option{informer.Resource(r.Versioned()), informer.Compact(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.calm)}
+	opts := []informer.Option{informer.Resource(r.Versioned()), informer.Compact(), informer.IndexOwners(), informer.InNamespace(namespace), informer.Retain(c.mirror.opts.Retain), informer.Logger(c.calm)}
 	if c.mirror.opts.Journal != nil {
 		opts = append(opts, informer.StartFrom(restorer{k}))
 	}
@@ -99,6 +99,20 @@ func (k *Informer) FollowOptions() []informer.SubscribeOption {
 	}}
 }
 
+// Subscribe subscribes to the events of an informer at once, until ctx ends, under a name for
+// logs and status. waiting is the number of events that may wait outside of the informer's own
+// backlog. The caller must call stop in the end.
+func Subscribe(ctx context.Context, inf *informer.Informer[*codec.Raw], name string, waiting int, opts ...informer.SubscribeOption) (in <-chan informer.Event[*codec.Raw], stop func()) {
+	out := make(chan informer.Event[*codec.Raw], waiting)
+	handler := inf.AddHandler(informer.HandlerFunc[*codec.Raw](func(e informer.Event[*codec.Raw]) {
+		select {
+		case out <- e:
+		case <-ctx.Done():
+		}
+	}), append(opts, informer.Bookmarks(), informer.Named(name))...)
+	return out, func() { _ = handler.Remove(context.Background()) } // it waits for nothing
+}
+
 // AtEnd registers a function to be called when the informer has ended, before the
 // store is emptied. If the informer has ended already, AtEnd calls it at once. The
 // owner of a pinned view must release it then.
@@ -117,8 +131,11 @@ func (k *Informer) run() {
 	var parts sync.WaitGroup
 	parts.Go(func() { k.followStatus() })
 	parts.Go(func() { k.endWhenIdle() })
-	if journal := k.cluster.mirror.opts.Journal; journal != nil {
-		if record := journal.Record(k); record != nil {
+	for _, recorder := range []Recorder{k.cluster.mirror.opts.Journal, k.cluster.mirror.opts.Publisher} {
+		if recorder == nil {
+			continue
+		}
+		if record := recorder.Record(k); record != nil {
 			parts.Go(record)
 		}
 	}

@@ -52,16 +52,23 @@ type Options struct {
 	// Journal, if not nil, records what the informers deliver. After a restart, they
 	// start from it instead of a list.
 	Journal Journal
+	// Publisher, if not nil, is told of the informers, too.
+	Publisher Recorder
 	// Logger logs the events of clusters and informers. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Journal keeps the objects of informers beyond the end of the process.
-type Journal interface {
+// Recorder is told of informers.
+type Recorder interface {
 	// Record is called for each informer before it starts, so that it can subscribe. The
 	// result, unless nil, is called in a goroutine of its own, and returns soon after
 	// the informer's context ends.
 	Record(*Informer) (run func())
+}
+
+// Journal keeps the objects of informers beyond the end of the process.
+type Journal interface {
+	Recorder
 	// Restore is called when an informer starts; see [informer.Restorer].
 	Restore(ctx context.Context, inf *Informer, each func(json []byte) error) (resourceVersion string, err error)
 }

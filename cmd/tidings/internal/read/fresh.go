@@ -73,6 +73,9 @@ func (f *feed) version() uint64 {
 
 // newestVersion returns the present version of the cluster.
 func (f *feed) newestVersion(ctx context.Context) (uint64, error) {
+	if f.Cluster().Origin() != nil {
+		return f.latest.do(ctx)
+	}
 	if _, objects := f.Internals().Latest(); objects <= cheapProof {
 		return f.proofs.do(ctx)
 	}
@@ -81,6 +84,14 @@ func (f *feed) newestVersion(ctx context.Context) (uint64, error) {
 
 // reach waits until the mirror has reached a version that the cluster has.
 func (f *feed) reach(ctx context.Context, version uint64) error {
+	if f.Cluster().Origin() != nil { // it has been published
+		ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errTimeout)
+		defer cancel()
+		if err := f.Engine().WaitFor(ctx, decimal(version)); err != nil {
+			return f.Cluster().Upstream("", err)
+		}
+		return nil
+	}
 	for f.version() < version {
 		if _, err := f.proofs.do(ctx); err != nil {
 			return err
@@ -98,10 +109,27 @@ func (f *feed) reach(ctx context.Context, version uint64) error {
 	return nil
 }
 
+// Fresh makes an informer as fresh as its cluster is now. It returns the resourceVersion that the
+// informer has then reached at least.
+func (r *Reader) Fresh(ctx context.Context, inf *mirror.Informer) (resourceVersion uint64, err error) {
+	f := r.feed(inf)
+	err = f.during(ctx, func(ctx context.Context) error {
+		if resourceVersion, err = f.newestVersion(ctx); err != nil {
+			return err
+		}
+		return f.reach(ctx, resourceVersion)
+	})
+	return resourceVersion, err
+}
+
 // fetchLatest gets the present version of the cluster.
 func (f *feed) fetchLatest(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, freshPatience, errTimeout)
 	defer cancel()
+	if origin := f.Cluster().Origin(); origin != nil {
+		version, err := origin.Fresh(ctx, f.Resource().GVR(), f.Namespace())
+		return version, f.Cluster().Upstream("", err)
+	}
 	from, err := f.metadata()
 	if err != nil {
 		return 0, err

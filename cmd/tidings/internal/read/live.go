@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -30,8 +31,19 @@ func kube[T any](c *mirror.Cluster, target source.Target, objects codec.Codec[T]
 	return source.NewKube(c.Connection().HTTPClient(), c.Connection().BaseURL(), target, objects)
 }
 
+// checkLive returns an error if the query's cluster has no API server to ask.
+func (q *Query) checkLive() error {
+	if c := q.params.Cluster; c.Origin() != nil {
+		return &mirror.Error{Reason: mirror.NotMirrored, Message: fmt.Sprintf("this can only be read from the API server of cluster %s, and this mirror follows the cluster through others: ask a mirror that is connected to the cluster", c.Name())}
+	}
+	return nil
+}
+
 // kube returns a source of the query's objects.
 func (q *Query) kube() (*source.Kube[*codec.Raw], error) {
+	if err := q.checkLive(); err != nil {
+		return nil, err
+	}
 	objects, err := codec.For[*codec.Raw](q.resource.GVK(), codec.Options{})
 	if err != nil {
 		return nil, err
@@ -49,6 +61,9 @@ func (q *Query) kube() (*source.Kube[*codec.Raw], error) {
 // Upstream returns a request to the API server for the query, with extra parameters, and
 // the client that sends it with the mirror's credentials.
 func (q *Query) Upstream(ctx context.Context, extra url.Values) (*http.Client, *http.Request, error) {
+	if err := q.checkLive(); err != nil {
+		return nil, nil, err
+	}
 	target, err := q.path().URL(q.params.Cluster.Connection().BaseURL())
 	if err != nil {
 		return nil, nil, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 	"github.com/tidings-io/tidings/internal/fakeapi"
@@ -173,6 +174,53 @@ func TestUnknownResources(t *testing.T) {
 			if target.Versioned() != "deployments.v1.apps" {
 				t.Errorf("%s means %s", name, target)
 			}
+		}
+	})
+}
+
+// Names are looked up, and resources offered, without a request each time; what somebody
+// has named is offered at once.
+func TestDiscoveryIsNotRepeated(t *testing.T) {
+	inBubble(t, fakeapi.Options{}, mirror.Options{}, func(r *rig) {
+		c := r.query("pods").Cluster
+		discoveries := 0
+		r.server.Inject(func(req *fakeapi.Request) *fakeapi.Fault {
+			if req.HTTP.URL.Path == "/apis" {
+				discoveries++
+			}
+			return nil
+		})
+		offered := func(resource string) bool {
+			all, err := c.Resources(r.ctx)
+			r.must(err)
+			return slices.ContainsFunc(all, func(o cluster.Resource) bool { return o.Resource == resource })
+		}
+		for range 5 {
+			for _, name := range []string{"deploy", "deployment", "deployments"} {
+				_, err := c.ResolveGVR(r.ctx, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name})
+				r.must(err)
+			}
+			_, err := c.ResolveGVR(r.ctx, schema.GroupVersionResource{Version: "v1", Resource: "po"})
+			r.must(err)
+			if !offered("deployments") || offered("gadgets") {
+				t.Error("the wrong resources are on offer")
+			}
+			time.Sleep(time.Minute)
+		}
+		if discoveries > 0 {
+			t.Errorf("%d discoveries for names that were known", discoveries)
+		}
+		gadgets := metav1.APIResource{Group: "example.com", Version: "v1", Name: "gadgets", Kind: "Gadget", Verbs: metav1.Verbs{"list", "watch"}}
+		r.must(r.server.AddResource(gadgets))
+		_, err := r.resolve("", "gadgets")
+		r.must(err)
+		if !offered("gadgets") {
+			t.Error("a resource that was named is not on offer")
+		}
+		r.server.RemoveResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"})
+		time.Sleep(11 * time.Minute)
+		if offered("gadgets") {
+			t.Error("a resource that is gone is on offer after eleven minutes")
 		}
 	})
 }

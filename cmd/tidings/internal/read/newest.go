@@ -21,6 +21,9 @@ func (r *Reader) newest(ctx context.Context, q *Query) (o *Object, version strin
 	if q.invalidNamespace() {
 		return r.find(ctx, q, Any, 0)
 	}
+	if q.params.Cluster.Origin() != nil {
+		return r.find(ctx, q, Latest, 0)
+	}
 	f, err := r.ready(ctx, q)
 	if err != nil {
 		return nil, "", err

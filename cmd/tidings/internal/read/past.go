@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -378,12 +379,15 @@ type PastCounts struct {
 	Gaps  []history.Gap
 }
 
-// maxCounted is the number of changes that are counted for one request.
-const maxCounted = 2_000_000
+// maxCounted is the number of changes that are counted for one request, and maxSelected the
+// number of those whose objects are read, for a query with selectors.
+const (
+	maxCounted  = 2_000_000
+	maxSelected = 10_000
+)
 
-// CountChanges counts the changes between the query's times, in a number of equal parts.
-// They are those of all objects in the query's namespaces: selectors need the objects,
-// which are not read.
+// CountChanges counts the changes that the query selects between its times, in a number of
+// equal parts.
 func (r *Reader) CountChanges(ctx context.Context, q *Query, parts int) (PastCounts, error) {
 	out := PastCounts{Counts: make([]int, parts), Until: q.params.Until}
 	all, err := r.series(q)
@@ -409,22 +413,57 @@ func (r *Reader) CountChanges(ctx context.Context, q *Query, parts int) (PastCou
 		return out, err
 	}
 	out.Gaps = pastGaps(begin, past, since, until)
-	n := 0
+	n, most := 0, maxCounted
+	if q.selective() {
+		most = maxSelected
+	}
 	for _, log := range logs {
-		for at, err := range log.Times(ctx, until) {
+		for at, err := range q.changeTimes(ctx, log) {
 			if err != nil {
 				return out, err
 			}
-			if n++; n > maxCounted {
-				out.Until = at
+			if n++; n > most {
+				out.Until = at.time
 				return out, nil
 			}
-			if part := int(float64(parts) * float64(at.Sub(since)) / float64(max(1, until.Sub(since)))); part >= 0 {
+			part := int(float64(parts) * float64(at.time.Sub(since)) / float64(max(1, until.Sub(since))))
+			if part >= 0 && at.selected {
 				out.Counts[min(part, parts-1)]++
 			}
 		}
 	}
 	return out, nil
+}
+
+// changeTime is when an object changed that the query may select, and whether it does.
+type changeTime struct {
+	time     time.Time
+	selected bool
+}
+
+// changeTimes yields the times of the changes of a log. The objects are read if the query
+// has selectors, and not otherwise.
+func (q *Query) changeTimes(ctx context.Context, log *history.Log) iter.Seq2[changeTime, error] {
+	return func(yield func(changeTime, error) bool) {
+		if !q.selective() {
+			for at, err := range log.Times(ctx, q.params.Until) {
+				if !yield(changeTime{at, true}, err) {
+					return
+				}
+			}
+			return
+		}
+		var seen selectorCache
+		for c, err := range log.Read(ctx, q.params.Until) {
+			at := changeTime{time: c.Time}
+			if err == nil {
+				_, at.selected, err = q.pastChange(c, &seen)
+			}
+			if !yield(at, err) {
+				return
+			}
+		}
+	}
 }
 
 // selectsKey reports whether the query may select an object, by its key alone.

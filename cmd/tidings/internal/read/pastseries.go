@@ -144,7 +144,7 @@ func pastGaps(begin *history.State, past Past, since, until time.Time) []history
 
 func pastError(q *Query, err error) error {
 	if begin := (*history.BeginError)(nil); errors.As(err, &begin) {
-		return &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}
+		return &mirror.Error{Reason: mirror.Expired, Err: err, Message: err.Error()}
 	}
 	if future := (*history.FutureError)(nil); errors.As(err, &future) {
 		return &mirror.Error{Reason: mirror.Invalid, Err: err, Message: fmt.Sprintf("%s: %v", q, err)}

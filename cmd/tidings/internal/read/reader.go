@@ -94,6 +94,11 @@ func (r *Reader) ready(ctx context.Context, q *Query) (*feed, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.feed(inf), nil
+}
+
+// feed returns the feed of an informer.
+func (r *Reader) feed(inf *mirror.Informer) *feed {
 	r.mu.Lock()
 	f := r.feeds[inf]
 	made := f == nil
@@ -113,7 +118,7 @@ func (r *Reader) ready(ctx context.Context, q *Query) (*feed, error) {
 			delete(r.feeds, inf)
 		})
 	}
-	return f, nil
+	return f
 }
 
 // pin returns a view of the newest state. The caller must release it.

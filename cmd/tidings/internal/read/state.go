@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/informer"
@@ -116,6 +118,12 @@ func (r *Reader) latest(ctx context.Context, q *Query, f *feed) (*State, error) 
 		return nil, err
 	}
 	if f.version() >= version {
+		return r.State(ctx, q, Any, 0)
+	}
+	if f.Cluster().Origin() != nil {
+		if err := f.during(ctx, func(ctx context.Context) error { return f.reach(ctx, version) }); err != nil {
+			return nil, err
+		}
 		return r.State(ctx, q, Any, 0)
 	}
 	return race(ctx, liveListDelay, func(ctx context.Context) (*State, error) {
@@ -346,6 +354,26 @@ func (s *State) Get(namespace, name string) (*Object, bool) {
 		return then, then != nil
 	}
 	return s.view.Get(namespace, name)
+}
+
+// Owned returns the selected objects that name an owner with the given uid, at most limit
+// of them. It is for states that were read with [Any] from the cache.
+func (s *State) Owned(ctx context.Context, owner types.UID, limit int) ([]*Object, error) {
+	selected, possible := s.query.selection()
+	if !possible || s.view == nil {
+		return nil, nil
+	}
+	selected.Owner = owner
+	var found []*Object
+	for o := range s.view.All(selected) {
+		if !s.query.matches(o, &s.feed.selectors) {
+			continue
+		}
+		if found = append(found, o); len(found) == limit {
+			break
+		}
+	}
+	return found, context.Cause(ctx)
 }
 
 // List returns the selected objects whose keys are after a key, in the order of keys,

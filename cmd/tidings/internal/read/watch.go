@@ -184,6 +184,7 @@ type watch struct {
 	at      resumePoint // after the delivered part of the log
 	skip    int         // number of events after at that were delivered before
 	lost    bool        // the log does not match the resume point
+	failed  error       // why the watch cannot go on
 	last    uint64      // the version of the last delivered object
 	// relist are the changes found by a relist, which are delivered together.
 	relist []informer.Event[*Object]
@@ -208,7 +209,7 @@ func (w *watch) since(version uint64) (events iter.Seq[informer.Event[*Object]],
 		events, err = w.feed.Engine().EventsSince(w.ctx, decimal(from), w.feed.FollowOptions()...)
 		switch {
 		case err == nil && ahead:
-			return after(events, version), nil
+			return w.after(events, version), nil
 		case err == nil:
 			return events, nil
 		}
@@ -220,18 +221,24 @@ func (w *watch) since(version uint64) (events iter.Seq[informer.Event[*Object]],
 		return nil, why
 	}
 	if errors.Is(err, informer.ErrExpired) {
-		err = &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("too old resource version: %d (%d)", version, w.feed.version())}
+		err = w.expired(err, version)
 	}
 	return nil, err
 }
 
-// after skips the events up to a version.
-func after(events iter.Seq[informer.Event[*Object]], version uint64) iter.Seq[informer.Event[*Object]] {
+func (w *watch) expired(err error, version uint64) error {
+	return &mirror.Error{Reason: mirror.Expired, Err: err, Message: fmt.Sprintf("too old resource version: %d (%d)", version, w.feed.version())}
+}
+
+// after skips the events up to a version, which the client has got from another mirror. If a relist
+// passes the version, the watch expires: nobody knows how much of what it found the client has.
+func (w *watch) after(events iter.Seq[informer.Event[*Object]], version uint64) iter.Seq[informer.Event[*Object]] {
 	return func(yield func(informer.Event[*Object]) bool) {
 		ahead := true
 		for e := range events {
-			if e.Object != nil && e.Type != informer.Deleted && object.Version(e.Object.GetResourceVersion()) <= version {
-				e.Type, e.Object, e.Old = informer.Bookmark, nil, nil // the client has it; a relist found it
+			if ahead && e.Relist && object.Version(e.ResourceVersion()) > version {
+				w.failed = w.expired(informer.ErrExpired, version)
+				return
 			}
 			if ahead && e.Type != informer.Synced {
 				if v := object.Version(e.ResourceVersion()); v < version || v == version && e.Object != nil {
@@ -270,6 +277,10 @@ func (w *watch) run(yield func(Event, error) bool) {
 		if !w.handle(e, deliver) {
 			break
 		}
+	}
+	if w.failed != nil {
+		yield(Event{}, w.failed)
+		return
 	}
 	if wanted && !w.lost && w.feed.Context().Err() != nil {
 		yield(Event{}, context.Cause(w.feed.Context()))

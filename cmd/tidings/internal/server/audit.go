@@ -23,6 +23,7 @@ const (
 	annotationReason     = "authorization.k8s.io/reason"
 	annotationCluster    = "tidings.io/cluster"
 	annotationForwarded  = "tidings.io/forwarded"
+	annotationRelated    = "tidings.io/related"    // kinds and namespaces of what a tree has shown
 	annotationNamespaces = "tidings.io/namespaces" // that a request with visible=true has read
 )
 
@@ -86,12 +87,16 @@ func (a *audited) write(stage auditv1.Stage, status metav1.Status) {
 	e := a.event
 	e.Stage, e.StageTimestamp, e.ResponseStatus = stage, metav1.NowMicro(), &status
 	a.who()
-	a.what()
+	a.what(g.authorized)
 	if g.caller == nil && e.User.Username == "" && a.server.opts.Gate != nil {
 		a.server.opts.Audit.WriteStranger(e)
 		return
 	}
 	a.server.opts.Audit.Write(e)
+	if g.second != nil {
+		a.what(*g.second)
+		a.server.opts.Audit.Write(e)
+	}
 }
 
 // who describes the caller.
@@ -113,10 +118,10 @@ func (a *audited) who() {
 }
 
 // what describes the action: the one that was authorized, or that would have been.
-func (a *audited) what() {
+func (a *audited) what(of authorized) {
 	e, g, rt := a.event, a.grant, a.route
 	e.RequestURI = audit.Bounded(g.credentials.Redact(auditURI(a.request.URL, rt)), maxAuditURI)
-	attributes := g.attributes
+	attributes := of.attributes
 	if attributes.Verb == "" && rt.api != nil {
 		attributes = kubernetesAttributes(rt.api)
 	}
@@ -134,12 +139,15 @@ func (a *audited) what() {
 	if rt.cluster != nil {
 		e.Annotations[annotationCluster] = rt.cluster.Name()
 	}
-	if d := g.decision; d != nil {
+	if d := of.decision; d != nil {
 		e.Annotations[annotationDecision] = map[bool]string{true: "allow", false: "forbid"}[d.Allowed]
 		e.Annotations[annotationReason] = audit.Bounded(d.Reason, maxAuditText)
 	}
 	if g.forwarded {
 		e.Annotations[annotationForwarded] = "true"
+	}
+	if g.related != nil {
+		e.Annotations[annotationRelated] = audit.Bounded(strings.Join(g.related, ","), maxAuditText)
 	}
 	if g.visible != nil {
 		e.Annotations[annotationNamespaces] = audit.Bounded(strings.Join(g.visible, ","), maxAuditText)
@@ -150,8 +158,8 @@ func (a *audited) what() {
 // hold anything: tokens, what exec runs, what a proxied service is sent.
 var auditedParameters = []string{
 	// of REST routes, and of reads of the Kubernetes API
-	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "counts", "descending", "diff", "exclude", "fieldSelector", "filter", "first", "from", "labelSelector", "limit", "namespace", "objects", "pretty", "resourceVersion",
-	"resourceVersionMatch", "sendInitialEvents", "since", "sort", "source", "timeout", "timeoutSeconds", "to", "until", "verbose", "visible", "watch", "window", "with",
+	"allowWatchBookmarks", "at", "changes", "columns", "continue", "count", "counts", "descending", "diff", "exclude", "fieldSelector", "filter", "first", "folded", "from", "group", "labelSelector", "limit", "name", "namespace", "neighbours", "objects", "pretty", "resourceVersion",
+	"resourceVersionMatch", "sendInitialEvents", "since", "sort", "source", "table", "timeout", "timeoutSeconds", "to", "tree", "until", "verbose", "visible", "watch", "window", "with",
 	// of requests that are forwarded
 	"container", "dryRun", "fieldManager", "fieldValidation", "follow", "force", "gracePeriodSeconds", "limitBytes", "orphanDependents",
 	"previous", "propagationPolicy", "sinceSeconds", "sinceTime", "stderr", "stdin", "stdout", "tailLines", "timestamps", "tty",

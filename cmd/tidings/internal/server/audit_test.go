@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
@@ -191,6 +192,30 @@ func TestAuditLogIsTheAPIServersOwn(t *testing.T) {
 			} else {
 				same(t, agent+" "+path, got, want)
 			}
+		}
+	}
+
+	// A difference between two objects has read both.
+	for query, want := range map[string]int{"with=two": 2, "with=one": 1, "from=now": 0} {
+		agent := "difference-" + query
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/core/v1/configmaps/default/one?diff=true&"+query, nil)
+		r.must(err)
+		req.Header.Set("Authorization", "Bearer admin-token")
+		req.Header.Set("User-Agent", agent)
+		r.do(req)
+		var names []string
+		ids := map[types.UID]bool{}
+		eventually(t, "both are in the audit log", func() bool {
+			names = nil
+			for _, e := range ours.of(t, agent) {
+				if e.Annotations["authorization.k8s.io/decision"] == "allow" {
+					names, ids[e.AuditID] = append(names, e.ObjectRef.Namespace+"/"+e.ObjectRef.Name), true
+				}
+			}
+			return len(names) >= want
+		})
+		if all := []string{"default/one", "default/two"}; !slices.Equal(names, all[:want]) || len(ids) > 1 {
+			t.Errorf("%s: %q are in the audit log, with %d IDs", query, names, len(ids))
 		}
 	}
 

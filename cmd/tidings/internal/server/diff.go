@@ -1,15 +1,15 @@
 package server
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
@@ -52,23 +52,27 @@ func (s *Server) authorizeOther(ctx context.Context, g *grant) (err error) {
 		return err
 	}
 	attributes, unread := s.pastAttributes(ctx, g.other)
-	if s.opts.Gate == nil {
-		return unread
+	second := authorized{attributes, allowedWithoutReview("callers are not authenticated")}
+	if s.opts.Gate != nil {
+		decision, err := g.reviewer.Decide(ctx, g.caller, attributes)
+		second.decision = &decision
+		if err != nil {
+			g.authorized = second // a refusal is logged with what was refused
+			return whyAll(err, g.other, attributes)
+		}
 	}
-	g.attributes = attributes // a refusal is logged with what was refused
-	decision, err := g.reviewer.Decide(ctx, g.caller, attributes)
-	if err != nil {
-		g.decision = &decision
+	if one, two := g.query.Params(), g.other.Params(); one.Namespace != two.Namespace || one.Name != two.Name {
+		g.second = &second
 	}
-	return cmp.Or(err, unread)
+	return unread
 }
 
 // side is one of the two objects of a difference.
 type side struct {
-	Namespace       string  `json:"namespace,omitempty"`
-	Name            string  `json:"name"`
-	ResourceVersion string  `json:"resourceVersion"`
-	Moment          *moment `json:"moment,omitempty"` // nil: now
+	Namespace       string       `json:"namespace,omitempty"`
+	Name            string       `json:"name"`
+	ResourceVersion string       `json:"resourceVersion"`
+	Moment          *past.Moment `json:"moment,omitempty"` // nil: now
 }
 
 // serveDiff answers with what differs between two objects of one resource, each at a
@@ -93,9 +97,9 @@ func (s *Server) side(ctx context.Context, q *read.Query) (side, *read.Object, e
 	if q.Params().At == nil {
 		o, _, err = s.reader.Get(ctx, q, read.Any, 0)
 	} else {
-		var past read.Past
-		o, past, err = s.reader.GetPast(q)
-		m := momentOf(&past)
+		var at read.Past
+		o, at, err = s.reader.GetPast(q)
+		m := momentOf(&at)
 		out.Moment = &m
 	}
 	if err != nil {
@@ -106,14 +110,14 @@ func (s *Server) side(ctx context.Context, q *read.Query) (side, *read.Object, e
 }
 
 // fieldsOf returns what differs between two objects, field by field.
-func fieldsOf(old, now *read.Object) []field {
-	out := []field{}
-	var a, b map[string]any
-	if utiljson.Unmarshal(old.JSON(), &a) != nil || utiljson.Unmarshal(now.JSON(), &b) != nil { // which keeps integers whole
-		return out // cannot happen: both are valid JSON
-	}
-	for _, f := range diff.Objects(a, b) {
-		out = append(out, field{f.Op, f.Path, f.Old, f.New})
-	}
+func fieldsOf(old, now *read.Object) []past.Field {
+	return past.FieldsOf(diff.Objects(exactly(old), exactly(now)))
+}
+
+// exactly decodes an object with its numbers as they are written.
+func exactly(o *read.Object) (out map[string]any) {
+	d := json.NewDecoder(bytes.NewReader(o.JSON()))
+	d.UseNumber()
+	_ = d.Decode(&out) // cannot fail: it is valid JSON
 	return out
 }

@@ -99,7 +99,7 @@ func FuzzQuery(f *testing.F) {
 	h := handler(f)
 	for _, seed := range []string{
 		"", "labels[a]=b", "labels[a]=b&labels[c/d]=e", "labels[", "labels[]=", "labelSelector=a in (b,c),!d", "fieldSelector=metadata.name=x,spec.nodeName!=y",
-		"limit=1&continue=x", "limit=9223372036854775807", "source=live", "watch=maybe", "%", "a;b", "namespace=../x", "since=1",
+		"limit=1&continue=x", "limit=9223372036854775807", "source=live", "watch=maybe", "%", "a;b", "namespace=../x", "since=1", "tree=true&neighbours=true",
 	} {
 		f.Add(seed)
 	}

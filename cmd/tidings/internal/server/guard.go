@@ -27,9 +27,9 @@ type grant struct {
 	caller      *access.Caller
 	credentials access.Credentials
 
-	attributes  access.Attributes // the authorized action
-	decision    *access.Decision  // about it; nil: there is none
-	reauthorize bool              // check again while the request is open
+	authorized
+	second      *authorized // of a difference between two objects: the right to read the other one
+	reauthorize bool        // check again while the request is open
 	// The request is forwarded without a review: the cluster decides by the caller's
 	// own credentials.
 	forwarded bool
@@ -38,7 +38,14 @@ type grant struct {
 	query   *read.Query   // of a REST route about objects
 	other   *read.Query   // of a difference: the object that the first one is compared with
 	params  params
+	related []string // the kinds of objects that a tree has shown, with their namespaces
 	visible []string // the namespaces read with visible=true; "*": all
+}
+
+// authorized is an action, and what was decided about it.
+type authorized struct {
+	attributes access.Attributes
+	decision   *access.Decision // nil: there is none
 }
 
 type grantKey struct{}
@@ -116,6 +123,9 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	case clusterList, clusterOne:
 		g.decision = allowedWithoutReview("the clusters are shown to all callers")
 		return nil
+	case tools:
+		g.decision = allowedWithoutReview("each read of a tool is reviewed by itself")
+		return nil
 	case kubernetes:
 		if rt.api == nil {
 			return apierrors.NewBadRequest("the path is not valid")
@@ -154,7 +164,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, g *grant) (err 
 	if err == nil || apierrors.IsForbidden(err) {
 		g.decision = &decision
 	}
-	return cmp.Or(err, unread)
+	return cmp.Or(whyAll(err, g.query, g.attributes), unread)
 }
 
 // kubernetesAttributes returns what a request of the Kubernetes API does.
@@ -296,6 +306,17 @@ func (s *Server) pastAttributes(ctx context.Context, q *read.Query) (access.Attr
 		a.Namespace = ""
 	}
 	return a, err
+}
+
+// whyAll adds to a refusal why the past of a namespace takes the right in all of them.
+func whyAll(err error, q *read.Query, a access.Attributes) error {
+	status := (*apierrors.StatusError)(nil)
+	if q == nil || q.Params().Namespace == "" || a.Namespace != "" || !errors.As(err, &status) || !apierrors.IsForbidden(err) {
+		return err
+	}
+	status = &apierrors.StatusError{ErrStatus: status.ErrStatus}
+	status.ErrStatus.Message += fmt.Sprintf("; the namespace %s of now is younger than that moment, or does not exist, so its past takes the right in all namespaces", q.Params().Namespace)
+	return status
 }
 
 // callerKey returns the key that a request counts against: the user or, without

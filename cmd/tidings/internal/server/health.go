@@ -102,6 +102,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, rt route) {
 		}
 		checks = append(append(checks, one), ofClusters...)
 	}
+	if s.opts.Publisher != nil {
+		checks = append(checks, publishChecks(s.opts.Publisher.States(), rt.name)...)
+	}
 	s.writeChecks(w, r, rt, checks)
 }
 

@@ -9,37 +9,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tidings-io/tidings/cmd/tidings/internal/diff"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
 )
 
-// moment says which moment an answer shows.
-type moment struct {
-	Time            time.Time `json:"time"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Gap             *gap      `json:"gap,omitempty"`
-	Thinned         string    `json:"thinned,omitempty"`
-}
-
-// gap is a time without a record.
-type gap struct {
-	From   time.Time  `json:"from"`
-	To     *time.Time `json:"to,omitempty"` // nil: until now
-	Reason string     `json:"reason"`
-	Late   bool       `json:"late,omitempty"` // nothing was missed, but recorded after the gap
-}
-
-func momentOf(p *read.Past) moment {
-	m := moment{Time: p.Time, ResourceVersion: p.ResourceVersion, Thinned: thinnedText(p.Thinned)}
+func momentOf(p *read.Past) past.Moment {
+	m := past.Moment{Time: p.Time, ResourceVersion: p.ResourceVersion, Thinned: thinnedText(p.Thinned)}
 	if p.Gap != nil {
 		m.Gap = gapOf(*p.Gap)
 	}
 	return m
 }
 
-func gapOf(g history.Gap) *gap {
-	out := &gap{From: g.From, Reason: g.Reason, Late: g.Late}
+func gapOf(g history.Gap) *past.Gap {
+	out := &past.Gap{From: g.From, Reason: g.Reason, Late: g.Late}
 	if !g.To.IsZero() {
 		out.To = &g.To
 	}
@@ -101,30 +85,6 @@ func parseSpan(since, until string, now time.Time) (from, to time.Time, err erro
 	return from, to, err
 }
 
-// change is one change of an object.
-type change struct {
-	Type            string          `json:"type"`
-	Time            time.Time       `json:"time"`
-	Namespace       string          `json:"namespace,omitempty"`
-	Name            string          `json:"name"`
-	UID             string          `json:"uid"`
-	ResourceVersion string          `json:"resourceVersion"`
-	Writers         json.RawMessage `json:"writers,omitempty"`
-	Owners          []string        `json:"owners,omitempty"` // the uids of ownerReferences
-	Relist          bool            `json:"relist,omitempty"`
-	Fields          []field         `json:"fields,omitempty"`
-	Object          json.RawMessage `json:"object,omitempty"`
-	Before          json.RawMessage `json:"before,omitempty"`
-}
-
-// field is what happened to a field.
-type field struct {
-	Op   diff.Op `json:"op"`
-	Path string  `json:"path"`
-	Old  any     `json:"old,omitempty"`
-	New  any     `json:"new,omitempty"`
-}
-
 // serveChanges answers with the changes of an object or of a selection.
 func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, g *grant) error {
 	q := g.query
@@ -143,6 +103,7 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, g *grant) 
 	if err != nil {
 		return err
 	}
+	s.warnStale(w, g)
 	l := startAnswer(w)
 	_ = l.WriteByte('[')
 	encoder := json.NewEncoder(l)
@@ -156,7 +117,7 @@ func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, g *grant) 
 		}
 	}
 	_ = l.WriteByte(']')
-	gaps := []*gap{}
+	gaps := []*past.Gap{}
 	for _, g := range meta.Gaps {
 		gaps = append(gaps, gapOf(g))
 	}
@@ -184,14 +145,14 @@ func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request, q *read.Que
 		return err
 	}
 	out := struct {
-		Data    []int      `json:"data"`
-		Begin   *time.Time `json:"begin,omitempty"`
-		End     *time.Time `json:"end,omitempty"`
-		Since   time.Time  `json:"since"`
-		Until   time.Time  `json:"until"`
-		Gaps    []*gap     `json:"gaps"`
-		Refused []string   `json:"refused,omitempty"`
-	}{Data: c.Counts, Since: q.Params().At.Time, Until: c.Until, Gaps: []*gap{}}
+		Data    []int       `json:"data"`
+		Begin   *time.Time  `json:"begin,omitempty"`
+		End     *time.Time  `json:"end,omitempty"`
+		Since   time.Time   `json:"since"`
+		Until   time.Time   `json:"until"`
+		Gaps    []*past.Gap `json:"gaps"`
+		Refused []string    `json:"refused,omitempty"`
+	}{Data: c.Counts, Since: q.Params().At.Time, Until: c.Until, Gaps: []*past.Gap{}}
 	if !c.Begin.IsZero() {
 		out.Begin, out.End = &c.Begin, &c.End
 	}
@@ -206,8 +167,8 @@ func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request, q *read.Que
 }
 
 // changeOf returns a change with its fields, or with the whole objects.
-func changeOf(c read.PastChange, objects bool) change {
-	out := change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Owners: c.Owners(), Relist: c.Relist}
+func changeOf(c read.PastChange, objects bool) past.Change {
+	out := past.Change{Type: string(c.Type), Time: c.Time, Namespace: c.Object.GetNamespace(), Name: c.Object.GetName(), UID: string(c.Object.GetUID()), ResourceVersion: c.ResourceVersion, Writers: c.Writers, Owners: c.Owners(), Relist: c.Relist}
 	if c.Type != read.Modified || c.Before == nil || objects {
 		if out.Object = c.Object.JSON(); c.Before != nil && objects {
 			out.Before = c.Before.JSON()

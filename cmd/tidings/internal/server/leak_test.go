@@ -57,6 +57,7 @@ var queries = []string{
 	"watch=true&source=live", "watch=true&since=1", "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=",
 	"visible=true", "visible=true&watch=true", "visible=false", "namespace={namespace}", "nonsense=1",
 	"window=true", "window=true&visible=true", "window=true&columns=*&filter=canary&sort=Name", "window=true&namespace={namespace}&count=1",
+	"table=true", "table=true&visible=true&group=Name", "table=true&namespace={namespace}&columns=*&filter=canary&sort=Name", "name={name}&namespace={namespace}", "changes=true&folded=true&since=1", "name={name}&namespace={namespace}&tree=true&neighbours=true",
 }
 
 // leaks collects the responses to callers without a right.

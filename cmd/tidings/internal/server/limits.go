@@ -25,7 +25,7 @@ func (c class) String() string { return [...]string{"requests", "watches"}[c] }
 func classOf(r *http.Request) class { return routeOf(r).class() }
 
 func (rt route) class() class {
-	if rt.watch {
+	if rt.watch || rt.kind == tools { // which may wait, and whose reads are counted themselves
 		return longRunning
 	}
 	return short
@@ -155,7 +155,7 @@ func listsEverything(r *http.Request) bool {
 	rt := routeOf(r)
 	switch rt.kind {
 	case objects:
-		if len(rt.rest) == 2 {
+		if len(rt.rest) == 2 || r.URL.Query().Has("name") {
 			return false
 		}
 	case kubernetes:

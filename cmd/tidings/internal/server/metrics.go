@@ -53,6 +53,11 @@ func newMetrics(s *Server) (*metrics, error) {
 			return nil, err
 		}
 	}
+	for _, c := range s.fleetCollectors() {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
 	if s.opts.Reads.History != nil {
 		if err := registry.Register(s.opts.Reads.History); err != nil {
 			return nil, err

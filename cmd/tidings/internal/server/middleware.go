@@ -35,8 +35,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			if r.ContentLength != 0 {
 				_ = out.control.SetReadDeadline(start.Add(s.opts.RequestTimeout))
 			}
+		} else if rt.kind == tools {
+			rt.header = r.Header.Clone()
+			_ = out.control.SetReadDeadline(start.Add(s.opts.HeaderTimeout))
 		} else if r.ContentLength != 0 {
-			// No route takes a body. The connection ends with the response, and the
+			// No other route takes a body. The connection ends with the response, and the
 			// deadline keeps a slow sender from holding it open.
 			out.Header().Set("Connection", "close")
 			_ = out.control.SetReadDeadline(start.Add(s.opts.HeaderTimeout))
@@ -80,7 +83,10 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		switch {
 		case !s.hostAllowed(r.Host):
 			fail(out, http.StatusForbidden, &problem{Reason: "Host", Error: "requests must be addressed to this machine, as localhost or a loopback address; otherwise any web page could read through a browser"})
-		case !reads && rt.kind != kubernetes:
+		case rt.kind == tools && r.Method != http.MethodPost:
+			out.Header().Set("Allow", "POST")
+			fail(out, http.StatusMethodNotAllowed, &problem{Reason: "MethodNotAllowed", Error: "this is for agents, by the Model Context Protocol, which uses POST here: docs/agents.md", Exists: []string{"POST"}})
+		case !reads && rt.kind != kubernetes && rt.kind != tools:
 			out.Header().Set("Allow", "GET, HEAD")
 			fail(out, http.StatusMethodNotAllowed, &problem{Reason: "MethodNotAllowed", Error: "this server is read-only: use GET", Exists: []string{"GET", "HEAD"}})
 		case len(r.URL.RawQuery) > maxQuery && rt.kind != kubernetes:

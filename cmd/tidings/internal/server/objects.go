@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,10 +23,16 @@ import (
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch g := grantOf(r); {
+	case g.params.table:
+		err = s.serveTable(w, r, g)
 	case g.params.window != nil:
 		err = s.serveWindow(w, r, g)
+	case g.params.folded:
+		err = s.serveFolded(w, r, g)
 	case g.params.changes:
 		err = s.serveChanges(w, r, g)
+	case g.params.tree:
+		err = s.serveTree(w, r, g)
 	case g.other != nil:
 		err = s.serveDiff(w, r, g.query, g.other)
 	case g.query.Params().Verb == read.Watch:
@@ -86,20 +93,34 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 	case 2:
 		return nil, p, invalid(nil, "%s are not namespaced: use /{group}/{version}/{resource}/{name}", resource)
 	}
+	if p.name != "" {
+		if len(rt.rest) > 0 {
+			return nil, p, invalid(nil, "the path has a namespace or a name: leave out name=")
+		}
+		ask.Verb, ask.Name = read.Get, p.name
+	}
 	if err := checkNames(ask.Namespace, ask.Name); err != nil {
 		return nil, p, err
 	}
 	allowed := listParams
 	switch {
-	case p.changes && p.counts > 0 && (p.labels != nil || p.fields != nil):
-		return nil, p, invalid(nil, "counts: changes are counted without their objects: leave out the selectors")
 	case p.changes:
-		allowed = changesParams
+		if allowed = changesParams; p.folded {
+			allowed = foldedParams
+		}
+		if p.version, _ = strconv.ParseUint(p.since, 10, 64); p.folded && p.version > 0 {
+			if p.until != "" {
+				return nil, p, invalid(nil, "until: changes since a resourceVersion are those until now")
+			}
+			break
+		}
 		since, until, err := parseSpan(p.since, p.until, time.Now())
 		if err != nil {
 			return nil, p, err
 		}
 		ask.At, ask.Until = &read.Moment{Time: since}, until
+	case p.table:
+		allowed = tableParams
 	case p.window != nil:
 		if allowed = windowParams; p.at == "" {
 			ask.Verb = read.Watch
@@ -110,8 +131,13 @@ func (s *Server) query(r *http.Request, rt route) (*read.Query, params, error) {
 		ask.Verb, allowed = read.Watch, watchParams
 	case ask.Name != "" && p.diff:
 		allowed, p.at = diffParams, p.from
+	case ask.Name != "" && p.tree:
+		allowed = treeParams
 	case ask.Name != "":
 		allowed = getParams
+	}
+	if p.name != "" {
+		allowed = append(slices.Clip(allowed), "name", "namespace")
 	}
 	if err := p.check(allowed); err != nil {
 		return nil, p, err
@@ -164,6 +190,7 @@ func (s *Server) serveGet(w http.ResponseWriter, r *http.Request, q *read.Query)
 	if err != nil {
 		return err
 	}
+	s.warnStale(w, grantOf(r))
 	l := startAnswer(w)
 	o.VisitJSON(func(content []byte) { _, _ = l.Write(content) })
 	l.finish(meta)
@@ -193,6 +220,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *read.Query
 	var l *answer
 	begin := func() {
 		if l == nil {
+			s.warnStale(w, grantOf(r))
 			l = startAnswer(w)
 			_ = l.WriteByte('[')
 		}

@@ -7,8 +7,10 @@ import (
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/fleet"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/kubeapi"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/read"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/relations"
 )
 
 // DefaultAddr is the default address of [Server.ListenAndServe].
@@ -91,9 +93,15 @@ type Options struct {
 	// caller and the action, and without content, tokens and unknown parameters. The
 	// caller closes it, after the server has ended.
 	Audit *audit.Log
+	// Edges are relations of one's own, for trees. nil for none.
+	Edges *relations.Edges
 	// Reads are options of the reader, such as for the pages of lists.
 	Reads read.Options
 	// Kubernetes are options of the Kubernetes API. The server sets Else, Admit and
+	// Publisher, if not nil, publishes the clusters of the mirror, and Follower is what they come
+	// from. Their states are shown.
+	Publisher *fleet.Publisher
+	Follower  *fleet.Follower
 	// Logger.
 	Kubernetes kubeapi.Options
 	// Logger logs each request at debug level and errors at other levels. nil means

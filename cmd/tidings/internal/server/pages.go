@@ -31,6 +31,10 @@ type clusterState struct {
 	Health    string                   `json:"health"`
 	Error     string                   `json:"error,omitempty"`
 	Resources map[string]resourceState `json:"resources,omitempty"`
+	// Publishing and Following are there if the cluster is published for other mirrors, or
+	// comes from one.
+	Publishing *publishing `json:"publishing,omitempty"`
+	Following  *following  `json:"following,omitempty"`
 	// Available are the resources that can be read.
 	Available []string `json:"available,omitempty"`
 }
@@ -58,6 +62,9 @@ func (s *Server) clusterState(c mirror.ClusterStatus, details bool) clusterState
 		if atLeast(failing); details {
 			out.Error = problem
 		}
+	}
+	if details {
+		out.Publishing, out.Following = s.publishingOf(c.Name), s.followingOf(c.Name)
 	}
 	for _, r := range c.Resources {
 		state := resourceState{Synced: r.Synced, Required: r.Required, Phase: r.Phase, Objects: r.Objects}
@@ -137,6 +144,7 @@ var examples = [][2]string{
 	{"/pods?window=true&sort=Age&filter=web", "rows of a sorted table as they change; docs/page.md has the protocol"},
 	{"/pods?visible=true", "in the namespaces that you may read, if you may not read all"},
 	{"/pods?source=live", "straight from the API server, not from the cache"},
+	{"/mcp", "tools for agents, by the Model Context Protocol (POST)"},
 	{"/clusters", "the clusters and their health; each of the above also under /clusters/{cluster}"},
 	{"/readyz", "whether at least one cluster can be read fresh; ?verbose says which"},
 	{"/metrics", "for Prometheus"},

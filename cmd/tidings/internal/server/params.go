@@ -38,8 +38,14 @@ type params struct {
 	objects    bool
 	counts     int // parts of the time to count changes in; 0: the changes themselves
 	visible    bool
-	window     *livetable.Params // nil: none asked for
+	window     *livetable.Params // of a window or a table; nil: none asked for
+	table      bool              // one table, and not a window of it
+	name       string            // of an object, for paths without one
+	folded     bool
+	version    uint64 // since it, changes that are folded; 0: since a time
 	diff       bool
+	tree       bool
+	neighbours bool
 	from, to   string
 	with       string
 }
@@ -48,15 +54,21 @@ type params struct {
 var (
 	listParams  = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "source", "watch", "visible", "at", "changes"}
 	watchParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "source", "watch", "since", "visible"}
-	getParams   = []string{"source", "watch", "at", "changes", "diff"}
+	getParams   = []string{"source", "watch", "at", "changes", "diff", "tree"}
 	// windowParams are those of a window of a live table.
 	windowParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "at", "window", "columns", "filter", "sort", "descending", "first", "count"}
+	// tableParams are those of some rows of a table, once.
+	tableParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "visible", "at", "table", "columns", "filter", "sort", "descending", "first", "count", "group"}
 	// jointParams are those of a window of several clusters.
 	jointParams = append([]string{"clusters"}, windowParams...)
 	// changesParams are those of the changes of a list or an object.
 	changesParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "limit", "continue", "changes", "since", "until", "objects", "counts"}
+	// foldedParams are those of changes that are folded.
+	foldedParams = []string{"namespace", "labels[key]", "labelSelector", "fieldSelector", "changes", "folded", "since", "until"}
 	// diffParams are those of the difference between two objects.
 	diffParams = []string{"diff", "from", "with", "to"}
+	// treeParams are those of what belongs to an object.
+	treeParams = []string{"tree", "neighbours", "source", "at"}
 )
 
 // parseParams parses a query string. An unknown parameter is an error: a misspelt
@@ -68,7 +80,7 @@ func parseParams(raw string) (params, error) {
 		return p, invalid(nil, "the query string is invalid: %v", err)
 	}
 	p.names = slices.Sorted(maps.Keys(values))
-	if isTrue(values.Get("window")) {
+	if isTrue(values.Get("window")) || isTrue(values.Get("table")) {
 		p.window = &livetable.Params{Count: defaultRows}
 	}
 	var selected []labels.Requirement
@@ -157,6 +169,12 @@ func (p *params) set(name, value string) error {
 	case "diff":
 		p.diff, err = parseBool(name, value)
 		return err
+	case "tree":
+		p.tree, err = parseBool(name, value)
+		return err
+	case "neighbours":
+		p.neighbours, err = parseBool(name, value)
+		return err
 	case "from":
 		p.from = value
 	case "to":
@@ -170,12 +188,20 @@ func (p *params) set(name, value string) error {
 		if p.counts, err = strconv.Atoi(value); err != nil || p.counts < 1 || p.counts > maxCounts {
 			return invalid(nil, "counts: %.80q is not a number of parts from 1 to %d", value, maxCounts)
 		}
+	case "folded":
+		p.folded, err = parseBool(name, value)
+		return err
+	case "name":
+		p.name = value
 	case "window":
 		_, err = parseBool(name, value)
 		return err
-	case "columns", "filter", "sort", "descending", "first", "count":
+	case "table":
+		p.table, err = parseBool(name, value)
+		return err
+	case "columns", "filter", "sort", "descending", "first", "count", "group":
 		if p.window == nil {
-			return invalid(nil, "%s is a parameter of a window: add window=true", name)
+			return invalid(nil, "%s is a parameter of a table: add table=true, or window=true", name)
 		}
 		return p.setWindow(name, value)
 	case "since":
@@ -209,6 +235,10 @@ func (p *params) setWindow(name, value string) (err error) {
 	case "columns":
 		if p.window.Columns = strings.Split(value, ","); value == "" {
 			return invalid(nil, "columns: name some, or leave it out")
+		}
+	case "group":
+		if p.window.Group = strings.Split(value, ","); value == "" {
+			return invalid(nil, "group: name a column, or leave it out")
 		}
 	case "filter":
 		p.window.Filter = value

@@ -94,7 +94,21 @@ func TestCountsOfChanges(t *testing.T) {
 			t.Errorf("%s: %d changes, want %d", query, sum, want)
 		}
 	}
-	for _, query := range []string{"counts=0", "counts=501", "counts=x", "counts=1&labels[a]=b", "counts=1&fieldSelector=metadata.name%3Da"} {
+	version := ""
+	for _, labels := range [][]string{{"app=web"}, {"app=db"}, {"app=web"}, nil} { // that it does not match any more is a change, too
+		version = r.set("default", "labelled", "x", labels...)
+	}
+	r.reach("", "/cm", version)
+	for query, want := range map[string]int{"&labels[app]=web": 4, "&labels[app]=db": 2, "&labels[app]=web&namespace=other": 0, "&fieldSelector=metadata.name%3Dlabelled": 4, "&labelSelector=app": 4} {
+		sum := 0
+		for _, n := range counts(query).Data {
+			sum += n
+		}
+		if sum != want {
+			t.Errorf("%s: %d changes, want %d", query, sum, want)
+		}
+	}
+	for _, query := range []string{"counts=0", "counts=501", "counts=x", "counts=1&labelSelector=a%3Db%3Dc"} {
 		if a := r.get("/cm?changes=true&" + query); a.code != http.StatusBadRequest {
 			t.Errorf("%s: %d", query, a.code)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidings-io/tidings/cluster"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/past"
 	"github.com/tidings-io/tidings/internal/informerapi"
 )
 
@@ -56,7 +57,7 @@ type historyOf struct {
 	Seen     time.Time `json:"seen"` // up to when it is known to be complete
 	Versions uint64    `json:"versions"`
 	Gaps     int       `json:"gaps"` // that it has
-	LastGap  *gap      `json:"lastGap,omitempty"`
+	LastGap  *past.Gap `json:"lastGap,omitempty"`
 	Failing  string    `json:"failing,omitempty"`
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/audit"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/fleet"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/server"
 	"github.com/tidings-io/tidings/informer"
@@ -208,6 +209,27 @@ func serverOfEveryKind(t *testing.T) *prometheus.Registry {
 	t.Cleanup(stop)
 	config.BearerToken = "mirror-token"
 	o := remember(t, options{})
+	broker, err := fleet.StartEmbedded(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	nc, err := broker.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	publisher, err := fleet.NewPublisher(nc, fleet.PublisherOptions{StreamOptions: fleet.StreamOptions{Memory: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = publisher.Wait(context.Background()) })
+	follower, err := fleet.NewFollower(nc, fleet.FollowerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(follower.Close)
+	o.mirror.Publisher = publisher
 	m, err := mirror.New(o.mirror)
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +249,7 @@ func serverOfEveryKind(t *testing.T) *prometheus.Registry {
 	}
 	log := audit.New(io.Discard, audit.Options{})
 	t.Cleanup(func() { _ = log.Close(context.Background()) })
-	s, err := server.New(m, server.Options{Gate: gate, TLS: tls, Audit: log, Reads: o.server.Reads})
+	s, err := server.New(m, server.Options{Gate: gate, TLS: tls, Audit: log, Reads: o.server.Reads, Publisher: publisher, Follower: follower})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +259,11 @@ func serverOfEveryKind(t *testing.T) *prometheus.Registry {
 	answer := httptest.NewRecorder()
 	if s.Handler().ServeHTTP(answer, req); answer.Code != http.StatusOK {
 		t.Fatalf("%d %s", answer.Code, answer.Body)
+	}
+	for clusters := range follower.Clusters(t.Context()) { // until the publisher has begun
+		if len(clusters) > 0 {
+			break
+		}
 	}
 	return server.Registry(s)
 }

@@ -32,6 +32,8 @@ type route struct {
 	rest           []string // namespace and name, or name alone, unescaped
 	watch          bool     // or an upgraded connection
 
+	header http.Header // for tools: as it was received, with the credentials
+
 	action *access.Attributes // what an authenticated caller asks for, set by the guard
 }
 
@@ -48,6 +50,7 @@ const (
 	objects
 	jointWindow // of objects of several clusters; each is a request of its own
 	kubernetes  // the Kubernetes API of a cluster
+	tools       // the Model Context Protocol; each read of a tool is a request of its own
 )
 
 // public reports whether the route needs no authentication. Its content depends on the
@@ -58,13 +61,13 @@ func (rt route) public() bool {
 
 // pageKinds are the paths of one segment that are not resources.
 var pageKinds = map[string]kind{
-	"healthz": health, "livez": health, "readyz": ready, "metrics": metric, "clusters": clusterList,
+	"healthz": health, "livez": health, "readyz": ready, "metrics": metric, "clusters": clusterList, "mcp": tools,
 }
 
 // Routes are the patterns of all routes.
 var Routes = []string{
 	"/", "/page/app.js", "/page/app.css", "/page/icon.svg", "/healthz", "/livez", "/readyz", "/metrics", "/clusters/{cluster}/healthz", "/clusters/{cluster}/livez", "/clusters/{cluster}/readyz",
-	"/clusters", "/clusters/{cluster}",
+	"/clusters", "/clusters/{cluster}", "/mcp", "/clusters/{cluster}/mcp",
 	"/{resource}", "/clusters/{cluster}/{resource}",
 	"/{group}/{version}/{resource}", "/clusters/{cluster}/{group}/{version}/{resource}",
 	"/{group}/{version}/{resource}/{namespace}", "/clusters/{cluster}/{group}/{version}/{resource}/{namespace}",
@@ -116,7 +119,7 @@ func parsePath(escaped string) (route, *problem) {
 		}
 		segments[i] = unescaped
 	}
-	if k, ok := pageKinds[segments[0]]; ok && len(segments) == 1 && (rt.name == "" || k == health || k == ready) {
+	if k, ok := pageKinds[segments[0]]; ok && len(segments) == 1 && (rt.name == "" || k == health || k == ready || k == tools) {
 		rt.kind = k
 		rt.pattern += "/" + segments[0]
 		return rt, nil
@@ -198,5 +201,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	case kubernetes:
 		s.serveKubernetes(w, r)
+	case tools:
+		s.serveTools(w, r)
 	}
 }

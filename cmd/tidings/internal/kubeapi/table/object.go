@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -19,13 +20,23 @@ import (
 type object struct {
 	root, metadata, spec, status fields
 
-	pod *podSummary // computed once, see summary
+	pod        podSummary // see summary
+	summarized bool
 }
 
 // fields are the fields of a JSON object, indexed at the first get.
 type fields struct {
 	gjson.Result
-	found []field
+	indexed bool
+	found   []field
+}
+
+// reset keeps the memory of the index if it is of a usual size, but nothing of the object.
+func (f *fields) reset() {
+	if clear(f.found); cap(f.found) > 128 {
+		f.found = nil
+	}
+	*f = fields{found: f.found[:0]}
 }
 
 type field struct {
@@ -34,8 +45,8 @@ type field struct {
 }
 
 func (f *fields) get(path string) gjson.Result {
-	if f.found == nil && f.IsObject() {
-		f.found = make([]field, 0, 16)
+	if !f.indexed && f.IsObject() {
+		f.indexed = true
 		f.ForEach(func(key, value gjson.Result) bool {
 			f.found = append(f.found, field{key.Str, value})
 			return true
@@ -54,12 +65,25 @@ func (f *fields) get(path string) gjson.Result {
 	return gjson.Result{}
 }
 
-// parse parses an object. The values of its fields refer to text, and must be copied to be
-// retained.
+// objects are those that are not in use. An index takes more memory than most rows.
+var objects = sync.Pool{New: func() any { return &object{} }}
+
+// release gives the object back. Nothing of it may be used any more.
+func (o *object) release() {
+	for _, f := range []*fields{&o.root, &o.metadata, &o.spec, &o.status} {
+		f.reset()
+	}
+	o.pod, o.summarized = podSummary{}, false
+	objects.Put(o)
+}
+
+// parse parses an object, which must be released. The values of its fields refer to text,
+// and must be copied to be retained.
 func parse(text []byte) (*object, error) {
-	o := &object{}
+	o := objects.Get().(*object)
 	o.root.Result = gjson.Parse(unsafe.String(unsafe.SliceData(text), len(text)))
 	if !o.root.IsObject() {
+		o.release()
 		return nil, fmt.Errorf("read an object for a table: not a JSON object: %.20q", text)
 	}
 	o.metadata.Result, o.spec.Result, o.status.Result = o.root.get("metadata"), o.root.get("spec"), o.root.get("status")

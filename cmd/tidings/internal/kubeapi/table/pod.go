@@ -81,12 +81,13 @@ func (r *restarts) cell() any {
 // ended takes precedence over the pod's phase, and an init container that has not
 // succeeded over the containers after it.
 func (o *object) summary() *podSummary {
-	if o.pod != nil {
-		return o.pod
+	p := &o.pod
+	if o.summarized {
+		return p
 	}
+	o.summarized = true
 	phase := o.get("status.phase").Str
-	p := &podSummary{status: cmp.Or(str(o.get("status.reason")), str(o.get("status.phase")))}
-	o.pod = p
+	p.status = cmp.Or(str(o.get("status.reason")), str(o.get("status.phase")))
 	conditions := o.get("status.conditions")
 	iterate(conditions, func(_, c gjson.Result) bool {
 		if c.Get("type").Str == string(corev1.PodScheduled) && c.Get("reason").Str == corev1.PodReasonSchedulingGated {

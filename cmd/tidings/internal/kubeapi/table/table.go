@@ -49,6 +49,7 @@ func (p *Printer) Row(json []byte) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer o.release()
 	r := &Row{}
 	if r.cells, err = p.cells(o); err != nil {
 		return nil, err

@@ -1,13 +1,14 @@
 // What changed around a moment: all changes of the selection, with gaps in their places.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { visibleText } from "./format";
+import { Fields, gapText, toneOf, what, writers } from "./difference";
+import { hour, visibleText } from "./format";
+import type { Change, Gap } from "./history";
+import { Failed } from "./object";
 import { go, query } from "./query";
 import { getJSON } from "./stream";
-import { at, type Gap, places, selection } from "./time";
+import { at, places, selection } from "./time";
 
-interface Field { op: string; path: string; old?: unknown; new?: unknown }
-interface Change { type: string; time: string; namespace?: string; name: string; uid: string; resourceVersion: string; writers?: { manager?: string }[]; relist?: boolean; fields?: Field[] }
 interface Page { data: Change[]; gaps: Gap[]; continue?: string; refused?: string[]; thinned?: string }
 interface Found { changes: (Change & { cluster: string })[]; gaps: Gap[]; more: [path: string, token: string][]; refused: string[]; thinned: string; problem?: Error; loading: boolean }
 
@@ -24,7 +25,7 @@ async function load(pages: [path: string, token: string][], still: () => boolean
     const next = { ...found.value, loading: false, more: [] as Found["more"] };
     got.forEach((p, i) => {
       const cluster = pages[i][0].startsWith("/clusters/") ? decodeURIComponent(pages[i][0].split("/")[2]) : "";
-      next.changes = next.changes.concat(p.data.map((c) => ({ ...c, cluster })));
+      next.changes = next.changes.concat(p.data.map((c) => ({ ...c, cluster, object: undefined })));
       next.gaps = next.gaps.concat(p.gaps.filter((g) => !next.gaps.some((h) => h.from === g.from)));
       next.refused = p.refused ?? next.refused;
       next.thinned = p.thinned ?? next.thinned;
@@ -39,26 +40,6 @@ async function load(pages: [path: string, token: string][], still: () => boolean
 
 const secret = () => /^secrets?(\.|$)/i.test(query.value.resource);
 
-// value shows the value of a field. Those of Secrets are hidden.
-function value(f: Field, of: unknown): string {
-  if (secret() && /^\.?(data|stringData)|last-applied-configuration/.test(f.path)) return "••••••";
-  const text = typeof of === "string" ? of : JSON.stringify(of) ?? "";
-  return text.length > 120 ? text.slice(0, 120) + "…" : text;
-}
-
-function Difference({ f }: { f: Field }) {
-  return (
-    <div class="difference">
-      <span class="field">{visibleText(f.path)}</span>{" "}
-      {f.op !== "+" && <del>{visibleText(value(f, f.old))}</del>}
-      {f.op === "~" && " → "}
-      {f.op !== "-" && <ins>{visibleText(value(f, f.new))}</ins>}
-    </div>
-  );
-}
-
-const time = (text: string) => new Date(text).toLocaleTimeString(undefined, { hour12: false });
-const verb: Record<string, string> = { ADDED: "created", MODIFIED: "changed", DELETED: "deleted" };
 
 // Changes is shown in the place of the table.
 export function Changes() {
@@ -66,7 +47,7 @@ export function Changes() {
   const radius = +q.around * 60_000;
   const until = at.value ? at.value + radius : 0;
   const paths = JSON.stringify(places().map((path) => {
-    const p = selection(true);
+    const p = selection();
     p.set("changes", "true");
     p.set("limit", String(perPage));
     if (at.value) {
@@ -92,25 +73,24 @@ export function Changes() {
         {thinned && <span class="wait"> {visibleText(thinned)}</span>}
         {refused.length > 0 && <span class="bad"> not permitted: {visibleText(refused.join(", "))}</span>}
       </p>
-      {problem && <p class="bad" role="alert">{visibleText(problem.message)}</p>}
+      {problem && <Failed problem={problem} />}
       <ol>
         {entries.map(({ c, g }) => c ? (
           <li key={c.cluster + c.uid + c.resourceVersion + c.type}>
-            <time dateTime={c.time} title={c.time}>{time(c.time)}</time>
+            <time dateTime={c.time} title={c.time}>{hour(c.time)}</time>
             <div>
               <button type="button" onClick={() => go({ around: "", object: (c.namespace ? c.namespace + "/" : "") + c.name, of: c.cluster, at: new Date(c.time).toISOString() })}>
                 {visibleText((c.cluster && query.value.cluster !== c.cluster ? c.cluster + " " : "") + (c.namespace ? c.namespace + "/" : "") + c.name)}
               </button>{" "}
-              <span class={c.type === "DELETED" ? "bad" : "quiet"}>{verb[c.type] ?? c.type}{c.relist && ", found by a list"}</span>{" "}
-              <span class="quiet">{visibleText([...new Set((c.writers ?? []).map((w) => w.manager ?? ""))].filter(Boolean).join(", "))}</span>
-              {(c.fields ?? []).slice(0, mostFields).map((f) => <Difference key={f.path} f={f} />)}
-              {(c.fields ?? []).length > mostFields && <div class="quiet">and {c.fields!.length - mostFields} more fields</div>}
+              <span class={toneOf(c)}>{what(c)}{c.relist && ", found by a list"}</span>{" "}
+              <span class="quiet">{visibleText(writers(c))}</span>
+              <Fields fields={c.fields} secret={secret()} most={mostFields} />
             </div>
           </li>
         ) : (
           <li key={g!.from} class="gap">
-            <time dateTime={g!.from}>{time(g!.from)}</time>
-            <div>gap until {g!.to ? time(g!.to) : "now"}: {visibleText(g!.reason)}{g!.late ? " (recorded late, nothing missed)" : " (changes may be missing)"}</div>
+            <time dateTime={g!.from}>{hour(g!.from)}</time>
+            <div>gap until {g!.to ? hour(g!.to) : "now"}: {gapText(g!)}</div>
           </li>
         ))}
       </ol>

@@ -2,14 +2,14 @@
 // The server makes the difference.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { visibleText } from "./format";
+import { Fields } from "./difference";
+import { date, visibleText } from "./format";
 import type { Field, Gap } from "./history";
 import { go, query } from "./query";
 import { rows } from "./rows";
 import { Failed } from "./object";
 import { getJSON } from "./stream";
 import { objectPath, subject } from "./subject";
-import { Fields } from "./timeline";
 
 interface Side { namespace?: string; name: string; resourceVersion: string; moment?: { time: string; gap?: Gap } }
 interface Difference { data: Field[]; from: Side; to: Side }
@@ -18,7 +18,7 @@ const result = signal<{ difference?: Difference; problem?: Error }>({});
 function About({ side }: { side: Side }) {
   return (
     <>
-      <b>{visibleText((side.namespace ? side.namespace + "/" : "") + side.name)}</b> {side.moment ? `at ${new Date(side.moment.time).toLocaleString()}` : "now"}, version {side.resourceVersion}
+      <b>{visibleText((side.namespace ? side.namespace + "/" : "") + side.name)}</b> {side.moment ? `at ${date(side.moment.time)}` : "now"}, version {side.resourceVersion}
       {side.moment?.gap && <span class="wait"> (in a gap: {visibleText(side.moment.gap.reason)})</span>}
     </>
   );
@@ -31,7 +31,9 @@ const inputs = [
 ] as const;
 
 export function Compare() {
-  const { object, from, with: other, to, resource, cluster } = query.value;
+  const { object, with: other, to, resource, cluster, at } = query.value;
+  const from = query.value.from || at; // what has changed since the moment that is shown
+  const values = { from, with: other, to };
   const ready = subject.value.at > 0;
   const version = subject.value.object?.metadata?.resourceVersion;
   const kind = String(subject.value.object?.kind ?? "");
@@ -68,7 +70,8 @@ export function Compare() {
         {inputs.map(([name, label, hint]) => (
           <label key={name}>
             {label}
-            <input name={name} aria-label={name} placeholder={hint} value={query.value[name]} spellcheck={false} autocomplete="off" autocapitalize="off" list={name === "with" ? "others" : undefined} />
+            {/* A default, and a key: what is being typed outlives that the object is drawn anew, and a new URL replaces it. */}
+            <input key={values[name]} defaultValue={values[name]} name={name} aria-label={name} placeholder={hint} spellcheck={false} autocomplete="off" autocapitalize="off" list={name === "with" ? "others" : undefined} />
           </label>
         ))}
         <datalist id="others">{rows.value.slice(0, 100).map((r) => <option key={r.key} value={r.key} />)}</datalist>
@@ -79,7 +82,7 @@ export function Compare() {
       {difference && asked && !problem && (
         <>
           <p><del><About side={difference.from} /></del><br /><ins><About side={difference.to} /></ins></p>
-          {difference.data.length ? <Fields fields={difference.data} kind={kind} /> : <p class="quiet">Nothing differs.</p>}
+          {difference.data.length ? <Fields fields={difference.data} secret={kind === "Secret"} /> : <p class="quiet">Nothing differs.</p>}
         </>
       )}
     </div>

@@ -1,5 +1,6 @@
 // Texts as kubectl has them.
-import type { Cell } from "./rows";
+import { Exact } from "./exact";
+import type { Cell, Elapsed } from "./rows";
 
 // age is HumanDuration of k8s.io/apimachinery.
 export function age(seconds: number): string {
@@ -21,9 +22,16 @@ export function age(seconds: number): string {
   return y + "y";
 }
 
+// hour and date are how times are written: with 24 hours, in the order of the browser's language.
+export const hour = (time: string | number): string => new Date(time).toLocaleTimeString(undefined, { hour12: false });
+export const date = (time: string | number): string => new Date(time).toLocaleString(undefined, { hour12: false });
+
+// passes reports whether a cell is the time since an event, which changes by itself.
+export const passes = (cell: Cell): cell is Elapsed => typeof cell === "object" && cell !== null && !(cell instanceof Exact);
+
 export function text(cell: Cell, now: number): string {
   if (cell === null || cell === undefined) return "";
-  if (typeof cell === "object") return (cell.before ?? "") + age(now / 1000 - cell.since) + (cell.after ?? "");
+  if (passes(cell)) return (cell.before ?? "") + age(now / 1000 - cell.since) + (cell.after ?? "");
   return String(cell);
 }
 

@@ -2,15 +2,17 @@
 // every kind.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { Exact } from "./exact";
 import { age, text, tone, visibleText } from "./format";
-import { base, go, none, query } from "./query";
-import { type Cell, type Column, inSight, now, skew } from "./rows";
+import { base, clusterOf, go, none, query } from "./query";
+import { type Cell, type Column, inSight, type Moment } from "./rows";
 import { follow, token } from "./stream";
-import { Failed } from "./object";
+import { Failed, Unsure } from "./object";
 import { listPath, repeat, selected, split, subject } from "./subject";
+import { clock } from "./time";
 
 const clip = (s: string, most: number) => visibleText(s.length > most ? `${s.slice(0, most)}… (${s.length - most} more characters)` : s);
-const since = (time: string | undefined) => (time ? age((now.value + skew.value - Date.parse(time)) / 1000) : "");
+const since = (time: string | undefined) => (time ? age((clock.value - Date.parse(time)) / 1000) : "");
 const list = (v: any): any[] => (Array.isArray(v) ? v : []);
 const map = (v: any): Record<string, any> => (v && typeof v === "object" && !Array.isArray(v) ? v : {});
 
@@ -27,9 +29,9 @@ const essentials = signal<{ columns: Column[]; cells: Cell[] } | null>(null);
 let learned = 0; // when they were asked for last
 
 // learn asks for the columns. It drops the stream after the first frame that has the row.
-function learn(path: string, key: string, signal: AbortSignal): void {
+function learn(path: string, key: string, at: string, signal: AbortSignal): void {
   const enough = new AbortController();
-  const params = new URLSearchParams({ window: "true", columns: "*", count: "1", ...selected(key) });
+  const params = new URLSearchParams({ window: "true", columns: "*", count: "1", ...selected(key), ...(at && { at }) });
   let columns: Column[] = [];
   follow(path + "?" + params, AbortSignal.any([signal, enough.signal]), (_, frame) => {
     columns = frame.columns ?? columns;
@@ -45,7 +47,7 @@ function Essentials() {
   return (
     <dl class="facts">
       {columns.map((c, i) => {
-        const value = text(cells[i] ?? null, now.value + skew.value);
+        const value = text(cells[i] ?? null, clock.value);
         if (["Name", "Namespace"].includes(c.name) || value === "" || value === "<none>") return null;
         return (
           <div key={c.name} title={c.description}>
@@ -138,8 +140,8 @@ function fields(v: Record<string, any>, path: string, out: [string, string][]): 
     if (out.length > most) break;
     if (["conditions", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "images"].includes(key) && !path) continue;
     if (Array.isArray(value)) {
-      if (value.length && value.every((x) => typeof x !== "object")) out.push([path + key, value.slice(0, 20).join(", ")]);
-    } else if (value && typeof value === "object") {
+      if (value.length && value.every((x) => typeof x !== "object" || x instanceof Exact)) out.push([path + key, value.slice(0, 20).join(", ")]);
+    } else if (value && typeof value === "object" && !(value instanceof Exact)) {
       if (path.split(".").length < 3) fields(value, path + key + ".", out);
     } else if (value !== null && value !== "") out.push([path + key, String(value)]);
   }
@@ -164,10 +166,10 @@ function Facts({ title, all }: { title: string; all: [string, string][] }) {
   );
 }
 
-// openOwner opens an object that the open one refers to.
+// openOther opens an object that the open one refers to, of the same moment.
 export function openOther(apiVersion: string, kind: string, key: string): void {
   const group = apiVersion.includes("/") ? "." + apiVersion.split("/")[0] : "";
-  go({ ...none, cluster: query.value.cluster, resource: kind.toLowerCase() + group, namespace: split(key)[0], object: key });
+  go({ ...none, cluster: clusterOf(query.value), at: query.value.at, resource: kind.toLowerCase() + group, namespace: split(key)[0], object: key });
 }
 
 function Owners({ object }: { object: any }) {
@@ -187,18 +189,19 @@ function Owners({ object }: { object: any }) {
 }
 
 interface EventRow { cells: Record<string, Cell>; key: string }
-const events = signal<{ rows: EventRow[]; total: number; synced: boolean; problem?: Error }>({ rows: [], total: 0, synced: false });
-const noEvents = { rows: [], total: 0, synced: false };
+interface EventsState { rows: EventRow[]; total: number; synced: boolean; moment?: Moment; problem?: Error }
+const noEvents: EventsState = { rows: [], total: 0, synced: false };
+const events = signal(noEvents);
 
-// followEvents follows the newest events about an object: a window of the live table of
-// events, so that the server sorts and cuts.
-function followEvents(object: any, signal: AbortSignal): void {
+// followEvents follows the newest events about an object, or shows those of a moment: a
+// window of the table of events, so that the server sorts and cuts.
+function followEvents(object: any, at: string, signal: AbortSignal): void {
   const { kind, metadata } = object;
   events.value = noEvents;
   const columns = ["Last Seen", "Type", "Reason", "Count", "Message"];
   const params = new URLSearchParams({
     window: "true", namespace: metadata.namespace ?? "default", fieldSelector: `involvedObject.kind=${kind},involvedObject.name=${metadata.name}`,
-    columns: columns.join(","), sort: "Last Seen", count: "50",
+    columns: columns.join(","), sort: "Last Seen", count: "50", ...(at && { at }),
   });
   let known = new Map<string, Cell[]>();
   let names: string[] = columns;
@@ -219,20 +222,21 @@ function followEvents(object: any, signal: AbortSignal): void {
       }
       known = next;
       const rows = [...known].map(([key, cells]) => ({ key, cells: Object.fromEntries(names.map((n, i) => [n, cells[i]])) }));
-      events.value = { rows, total: f.total ?? events.value.total, synced: f.synced };
+      events.value = { rows, total: f.total ?? events.value.total, synced: f.synced, moment: f.moment ?? events.value.moment };
     },
     (problem) => (events.value = { ...events.value, problem }),
   );
 }
 
 function Events() {
-  const { rows, total, synced, problem } = events.value;
-  const at = now.value + skew.value;
+  const { rows, total, synced, moment, problem } = events.value;
+  const at = clock.value;
   return (
     <section>
       <h3>Events</h3>
+      {moment && <p><Unsure moment={moment} /></p>}
       {problem && <Failed problem={problem} />}
-      {!problem && synced && total === 0 && <p class="quiet">There are none. A cluster keeps events for an hour or so.</p>}
+      {!problem && synced && total === 0 && <p class="quiet">There {moment ? "were" : "are"} none. A cluster keeps events for an hour or so.</p>}
       {!problem && !synced && <p class="quiet">loading…</p>}
       <ul class={"events" + (problem ? " stale" : "")}>
         {rows.map(({ key, cells }) => (
@@ -252,24 +256,24 @@ function Events() {
 
 export function Glance({ object }: { object: any }) {
   const path = listPath.value;
-  const key = query.value.object;
+  const { object: key, at } = query.value;
   const uid = object.metadata?.uid;
   const seen = inSight.value;
   useEffect(() => {
     const stop = new AbortController();
-    if (seen && object.kind !== "Event") followEvents(object, stop.signal);
+    if (seen && object.kind !== "Event") followEvents(object, at, stop.signal);
     return () => stop.abort();
-  }, [path, key, uid, token.value, seen]);
+  }, [path, key, at, uid, token.value, seen]);
   // The columns are made again when the object has changed, once a second at most.
   useEffect(() => {
     essentials.value = null;
-  }, [path, key]);
+  }, [path, key, at]);
   useEffect(() => {
     const stop = new AbortController();
     const wait = essentials.peek() ? learned + 1000 - Date.now() : 0;
     const timer = setTimeout(() => {
       learned = Date.now();
-      learn(path, key, stop.signal);
+      learn(path, key, at, stop.signal);
     }, Math.max(0, wait));
     return () => (clearTimeout(timer), stop.abort());
   }, [path, key, object]);

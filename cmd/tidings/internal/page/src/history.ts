@@ -1,5 +1,6 @@
 // The changes of the open object and of what it owns, as far back as they were asked for.
 import { signal } from "@preact/signals";
+import { date } from "./format";
 import { base, query } from "./query";
 import { getJSON, Problem } from "./stream";
 import { listPath, selected, split, subject } from "./subject";
@@ -20,7 +21,7 @@ const span = 3_600_000; // what is asked for at first
 const mostPages = 4; // of 500 changes, of one resource and time
 export const mostLanes = 40;
 
-const empty = (): State => ({ lanes: [], since: Date.now() - span, begin: "", loading: true, limits: {} });
+const empty = (): State => ({ lanes: [], since: (Date.parse(query.peek().at) || Date.now()) - span, begin: "", loading: true, limits: {} });
 export const history = signal<State>(empty());
 
 interface Page { data: Change[]; gaps: Gap[]; begin: string; continue?: string }
@@ -116,7 +117,7 @@ async function load(from: number, until: number, signal: AbortSignal): Promise<v
         merge(lanes, keyOf(c), c.uid, kind, apiVersion, [c], []);
       }
       for (const l of lanes.slice(1)) if (l.kind === kind) merge(lanes, l.key, l.uid, kind, apiVersion, [], found.gaps);
-      if (found.since > own.since) limits[kind + " often"] = `${kind}s have changed too often: their changes are shown since ${new Date(found.since).toLocaleString()}.`;
+      if (found.since > own.since) limits[kind + " often"] = `${kind}s have changed too often: their changes are shown since ${date(found.since)}.`;
       delete limits[kind];
     } catch (e) {
       if (signal.aborted) return;

@@ -1,10 +1,11 @@
 // The lanes of a timeline: when the object and what it owns existed, changed, and were
 // not followed.
 import { signal } from "@preact/signals";
-import { visibleText } from "./format";
+import { hour, visibleText } from "./format";
 import { type Change, history, type Lane, mostLanes } from "./history";
 import { now, skew } from "./rows";
 import { openOther } from "./glance";
+import { at as moment } from "./time";
 
 const width = 1000;
 const few = 10; // lanes that are shown at first
@@ -32,6 +33,7 @@ function Row({ lane, since, until, own }: { lane: Lane; since: number; until: nu
       <svg viewBox={`0 0 ${width} 14`} preserveAspectRatio="none" role="img" aria-label={visibleText(said)}>
         {lives.map(([a, b]) => <rect key={a} class="life" x={x(a)} width={Math.max(1, x(b) - x(a))} y="6" height="2" />)}
         {lane.gaps.map((g) => <rect key={g.from} class={g.late ? "hole late" : "hole"} x={x(Date.parse(g.from))} width={Math.max(2, x(g.to ? Date.parse(g.to) : until) - x(Date.parse(g.from)))} y="0" height="14" />)}
+        {moment.value > 0 && <rect class="marker" x={Math.min(width - 2, x(moment.value))} width="2" y="0" height="14" />}
         {lane.changes.slice(-500).map((c) => <rect key={c.resourceVersion + c.type} class={c.type.toLowerCase()} x={Math.min(width - 3, x(at(c)))} width="3" y={c.type === "MODIFIED" ? 3 : 1} height={c.type === "MODIFIED" ? 8 : 12} />)}
       </svg>
       <span class="times">{lane.changes.length || ""}</span>
@@ -50,7 +52,7 @@ export function Lanes() {
   const most = every.value ? mostLanes : few;
   return (
     <div class="lanes">
-      <p class="axis"><span>{new Date(from).toLocaleTimeString()}</span><span>now</span></p>
+      <p class="axis"><span>{hour(from)}</span><span>now</span></p>
       <ul>
         {[lanes[0], ...owned.slice(0, most)].map((l, i) => <Row key={l.kind + l.uid + i} lane={l} since={from} until={Math.max(until, from + 1000)} own={i === 0} />)}
       </ul>

@@ -1,7 +1,7 @@
 // An object as YAML: lines that can be folded and searched.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { visibleText } from "./format";
+import { date, visibleText } from "./format";
 import { getJSON } from "./stream";
 import { go, query } from "./query";
 import { listPath, mask, selected, subject } from "./subject";
@@ -161,7 +161,7 @@ export function Manifest() {
     <>
       {version && (
         <p class="past" role="status">
-          <b>Past.</b> Version {visibleText(version)}{past.value.time && <>, of {new Date(past.value.time).toLocaleString()}</>}. <button type="button" onClick={() => go({ version: "" })}>Show it as it is now</button>
+          <b>Past.</b> Version {visibleText(version)}{past.value.time && <>, of {date(past.value.time)}</>}. <button type="button" onClick={() => go({ version: "" })}>Show it as it is now</button>
         </p>
       )}
       {version && past.value.problem && <Failed problem={past.value.problem} />}

@@ -2,6 +2,7 @@
 import { manifestKeys, search } from "./manifest";
 import { go, query, type View } from "./query";
 import { timelineKeys } from "./timeline";
+import { treeKeys } from "./tree";
 
 const show = (view: View) => () => {
   go({ view });
@@ -9,6 +10,6 @@ const show = (view: View) => () => {
 };
 
 export function objectKey(key: string): (() => void) | undefined {
-  const views: Record<string, () => void> = { d: show(""), y: show("yaml"), h: show("timeline"), "=": show("compare"), "/": search };
-  return { "": {}, compare: {}, yaml: manifestKeys, timeline: timelineKeys }[query.value.view][key as never] ?? views[key];
+  const views: Record<string, () => void> = { d: show(""), y: show("yaml"), r: show("tree"), h: show("timeline"), "=": show("compare"), "/": search };
+  return { "": {}, compare: {}, yaml: manifestKeys, timeline: timelineKeys, tree: treeKeys }[query.value.view][key as never] ?? views[key];
 }

@@ -2,7 +2,7 @@
 // they have got to those who read them.
 import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { age, visibleText } from "./format";
+import { age, date, hour, visibleText } from "./format";
 import type { Gap } from "./history";
 import { go, none, query } from "./query";
 import { inSight, now } from "./rows";
@@ -40,7 +40,7 @@ function help(r: Resource): string {
   const because = r.error || r.lastFailure?.error || "";
   if (r.phase === "denied" || /forbidden/i.test(because)) return "Allow the mirror's account to get, list and watch it in the cluster.";
   if (r.phase === "gone" || r.phase === "stopped") return "The cluster does not serve it: look for its definition, and at --resource.";
-  if (r.phase === "waiting") return `It is tried again by itself${r.retry && Date.parse(r.retry) > now.value ? ", at " + new Date(r.retry).toLocaleTimeString() : ""}. Look at the API server if it goes on.`;
+  if (r.phase === "waiting") return `It is tried again by itself${r.retry && Date.parse(r.retry) > now.value ? ", at " + hour(r.retry) : ""}. Look at the API server if it goes on.`;
   if (r.phase === "listing") return "The list is in progress. Nothing needs to be done.";
   return "Look at the log of the server.";
 }
@@ -95,7 +95,7 @@ function Line({ name, r, cluster }: { name: string; r: Resource; cluster: Cluste
     r.history ? (
       <>
         {ago(r.history.begin)}{" "}
-        <span class={r.history.gaps ? "wait" : "quiet"} title={r.history.lastGap && `the last one: ${new Date(r.history.lastGap.from).toLocaleString()}, ${r.history.lastGap.reason}`}>{r.history.gaps ? plural(r.history.gaps, "gap") : "no gaps"}</span>
+        <span class={r.history.gaps ? "wait" : "quiet"} title={r.history.lastGap && `the last one: ${date(r.history.lastGap.from)}, ${r.history.lastGap.reason}`}>{r.history.gaps ? plural(r.history.gaps, "gap") : "no gaps"}</span>
       </>
     ) : <span class="quiet">none</span>,
   ];

@@ -24,7 +24,7 @@ export interface Query {
   around: string; // show the changes of so many minutes before and after instead of the table
 }
 
-export type View = "" | "yaml" | "timeline" | "compare";
+export type View = "" | "yaml" | "tree" | "timeline" | "compare";
 
 export const none: Query = { resource: "pods", cluster: "", namespace: "", labels: "", fields: "", filter: "", sort: "", descending: false, wide: false, columns: "", object: "", view: "", version: "", from: "", with: "", to: "", of: "", at: "", around: "" };
 const texts = ["cluster", "namespace", "labels", "fields", "filter", "sort", "columns", "object", "version", "from", "with", "to", "of", "at", "around"] as const;
@@ -49,7 +49,7 @@ function fromFragment(fragment: string): Query {
   }
   const q: Query = { ...none, resource, descending: p.has("descending"), wide: p.has("wide") };
   for (const name of texts) q[name] = p.get(name) ?? "";
-  q.view = (["yaml", "timeline", "compare"] as const).find((v) => v === p.get("view")) ?? "";
+  q.view = (["yaml", "tree", "timeline", "compare"] as const).find((v) => v === p.get("view")) ?? "";
   q.at = momentOf(q.at) ?? "";
   if (!/^\d{1,4}$/.test(q.around)) q.around = "";
   return q;
@@ -177,9 +177,10 @@ function objectWords(q: Query): string[] {
 // tidings is the command of tidings that shows about the same of an object.
 export function tidings(q: Query): string {
   if (q.resource === "pipeline") return "curl " + location.origin + "/clusters";
-  const words = ["tidings", { "": "get", yaml: "get", timeline: "history", compare: "diff" }[q.view], quote(q.resource), ...(q.object ? objectWords(q) : q.namespace ? ["-n", quote(q.namespace)] : ["-A"])];
-  if (q.view === "compare") words.push("--from", quote(q.from || "-1h"), ...(q.to ? ["--to", quote(q.to)] : []));
+  const words = ["tidings", { "": "get", yaml: "get", tree: "tree", timeline: "history", compare: "diff" }[q.view], quote(q.resource), ...(q.object ? objectWords(q) : q.namespace ? ["-n", quote(q.namespace)] : ["-A"])];
+  if (q.view === "compare") words.push("--from", quote(q.from || q.at || "-1h"), ...(q.to ? ["--to", quote(q.to)] : []));
   if (q.view === "yaml") words.push("-o yaml", ...(q.version ? ["--at", quote(q.version)] : []));
+  if (q.view === "tree") words.push("--neighbours");
   if (q.at && q.view !== "timeline" && q.view !== "compare" && !q.version) words.push("--at", q.at);
   words.push("--server", location.origin);
   const cluster = clusterOf(q);

@@ -1,12 +1,14 @@
 // The rows of the view: opens a window of the live table, keeps what comes, and opens
 // another when the query or the visible part changes.
 import { batch, computed, effect, signal } from "@preact/signals";
+import type { Exact } from "./exact";
+import { passes } from "./format";
 import { query, several, table } from "./query";
 import { follow, Problem, token } from "./stream";
 
 export interface Column { name: string; type: string; description?: string; wide?: boolean }
 export interface Elapsed { since: number; before?: string; after?: string }
-export type Cell = string | number | boolean | null | Elapsed;
+export type Cell = string | number | boolean | null | Exact | Elapsed;
 export interface Row { key: string; cells: Cell[]; changed: number[]; isNew: number }
 
 interface Frame {
@@ -17,7 +19,7 @@ interface Frame {
 }
 
 // Moment is the newest change that is shown of the past, and the gap in which the moment lies.
-export interface Moment { time: string; gap?: { from: string; to?: string; reason: string } }
+export interface Moment { time: string; gap?: { from: string; to?: string; reason: string; late?: boolean }; thinned?: string }
 
 export interface Upstream { phase: string; since: number; contact: number }
 export interface Visible { all: boolean; namespaces: string[]; refused?: string[] }
@@ -73,10 +75,10 @@ const wanted = computed(() => {
 });
 
 // mayRead are the namespaces that the rows of the present were limited to; "": they were not.
-const mayRead = signal("");
+export const mayRead = signal("");
 effect(() => {
   const v = visible.value;
-  if (v && !query.value.at && !query.value.namespace) mayRead.value = v.all ? "" : v.namespaces.slice(0, 64).join(",");
+  if (shown.value && !query.value.at && !query.value.namespace) mayRead.value = !v || v.all ? "" : v.namespaces.slice(0, 64).join(",");
 });
 
 const target = computed(() => {
@@ -114,7 +116,7 @@ function take(f: Frame): void {
       columns.value = f.columns;
       known = new Map();
     }
-    const grew = !f.columns && f.total !== undefined && f.total > total.value;
+    const grew = synced.value && !f.columns && f.total !== undefined && f.total > total.value; // rows that are loading do not glow
     if (f.total !== undefined) total.value = f.total;
     if (f.objects !== undefined) objects.value = f.objects;
     if (f.counts) counts.value = f.counts;
@@ -149,11 +151,11 @@ function take(f: Frame): void {
     if (!several(query.value)) moments.value = f.moment ? [f.moment] : [];
     else if (f.clusters) moments.value = f.clusters.flatMap((c) => (c.moment ? [c.moment] : []));
     version.value = f.resourceVersion ?? "";
-    skew.value = f.time - Date.now();
+    const late = f.time - Date.now();
+    if (Math.abs(late - skew.value) > 300) skew.value = late; // less is the time that frames take
     heardAt.value = Date.now();
-    now.value = Date.now();
     shown.value = true;
-    link.value = { state: "open", since: Date.now() };
+    if (link.value.state !== "open") link.value = { state: "open", since: Date.now() };
   });
 }
 
@@ -163,7 +165,7 @@ function measure(): void {
   let wider = false;
   for (const row of rows.value) {
     row.cells.forEach((cell, i) => {
-      const length = Math.min(60, cell === null ? 6 : typeof cell === "object" ? 7 + (cell.before ?? "").length + (cell.after ?? "").length : String(cell).length);
+      const length = Math.min(60, cell === null ? 6 : passes(cell) ? 7 + (cell.before ?? "").length + (cell.after ?? "").length : String(cell).length);
       if (length > (next[i] ?? 0)) {
         next[i] = length;
         wider = true;

@@ -26,11 +26,9 @@ export function Fresh() {
   const l = link.value;
   if (l.state === "connecting") return <span class="fresh wait" role="status">connecting…</span>;
   if (l.state === "lost") {
-    return (
-      <span class="fresh bad" role="status">
-        {heardAt.value ? `connection lost · as of ${seconds(at - heardAt.value)} ago` : "not connected"}
-      </span>
-    );
+    const answered = l.problem instanceof Problem; // the connection is there
+    const old = heardAt.value > 0 && (shown.value || !answered) ? ` · as of ${seconds(at - heardAt.value)} ago` : "";
+    return <span class="fresh bad" role="status">{answered ? (old ? "not live" : "not shown") : old ? "connection lost" : "not connected"}{old}</span>;
   }
   if (!synced.value) return <span class="fresh wait" role="status">loading {thousands.format(objects.value)}…</span>;
   if (query.value.at) return <AsOf />;

@@ -1,5 +1,6 @@
 // Streams of server-sent events by fetch, which can send the token in a header.
 import { signal } from "@preact/signals";
+import { parse } from "./exact";
 
 // token is the caller's bearer token. It is kept in the memory of this tab only.
 export const token = signal("");
@@ -33,7 +34,7 @@ export async function request(path: string, accept: string, signal?: AbortSignal
 }
 
 export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await request(path, "application/json", signal)).json();
+  return parse(await (await request(path, "application/json", signal)).text());
 }
 
 // patience is how long the server may send nothing before the connection counts as lost.
@@ -69,7 +70,7 @@ export async function follow(path: string, signal: AbortSignal, each: (event: st
           else if (line.startsWith("event: ")) event = line.slice(7);
         }
         if (event === "end") throw problemOf(0, data);
-        if (data) each(event, JSON.parse(data));
+        if (data) each(event, parse(data));
       }
     }
   } finally {

@@ -1,9 +1,12 @@
 // The open object: its newest state, and what of it may be shown.
 import { computed, signal } from "@preact/signals";
+import { parse } from "./exact";
 import { base, go, query, quote, tidings } from "./query";
+import type { Moment } from "./rows";
 import { follow, getJSON, Problem, token } from "./stream";
 
-export interface Subject { object: any; gone: boolean; at: number; problem?: Error }
+// Subject is an object as it was known at a time. With a moment it is as it was then.
+export interface Subject { object: any; gone: boolean; at: number; moment?: Moment; problem?: Error }
 const none: Subject = { object: null, gone: false, at: 0 };
 
 // subject is the open object as it is now, or was last.
@@ -28,7 +31,8 @@ export function objectPath(key: string): string {
 
 // ownCommand is the command that shows about the same without kubectl.
 export function ownCommand(): string {
-  const { view, object, with: other, from, to } = query.value;
+  const { view, object, with: other, from: named, at, to } = query.value;
+  const from = named || at;
   if (view !== "compare" || !other) return tidings(query.value);
   const p = new URLSearchParams({ diff: "true", with: other, ...(from && { from }), ...(to && { to }) }); // the command line compares moments alone
   return "curl " + quote(`${location.origin}${objectPath(object)}?${p}`);
@@ -40,7 +44,7 @@ export function mask(object: any): any {
   const hide = (data: object | undefined) => data && Object.fromEntries(Object.keys(data).map((k) => [k, "••••••"]));
   const { "kubectl.kubernetes.io/last-applied-configuration": _, ...annotations } = object.metadata.annotations ?? {};
   const copy = { ...object, metadata: { ...object.metadata, annotations }, data: hide(object.data), stringData: hide(object.stringData) };
-  return JSON.parse(JSON.stringify(copy)); // without what is undefined
+  return parse(JSON.stringify(copy)); // without what is undefined
 }
 
 // selected are the parameters that select one object of a list.
@@ -96,8 +100,8 @@ export function followSubject(path: string, key: string, signal: AbortSignal): v
 export async function showSubject(path: string, key: string, at: string, signal: AbortSignal): Promise<void> {
   subject.value = none;
   try {
-    const { data } = await getJSON<{ data: any[] }>(path + "?" + new URLSearchParams({ ...selected(key), at }));
-    if (!signal.aborted) subject.value = { object: mask(data[0]) ?? null, gone: !data.length, at: 0 };
+    const { data, moment } = await getJSON<{ data: any[]; moment: Moment }>(path + "?" + new URLSearchParams({ ...selected(key), at }));
+    if (!signal.aborted) subject.value = { object: mask(data[0]) ?? null, gone: !data.length, at: Date.now(), moment };
   } catch (problem) {
     if (!signal.aborted) subject.value = { ...none, problem: problem as Error };
   }

@@ -1,6 +1,6 @@
 import { computed, effect, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { text, tone, visibleText } from "./format";
+import { passes, text, tone, visibleText } from "./format";
 import { go, query, several } from "./query";
 import { type Cell, clusters, columns, link, part, type Row, rows, shown, synced, total, visible, widths, windowFirst } from "./rows";
 import { signal } from "@preact/signals";
@@ -60,13 +60,14 @@ function Time({ cell }: { cell: Cell }) {
   return <>{visibleText(text(cell, clock.value))}</>;
 }
 
+// A Line is drawn again only if one of these is another.
 function Line({ row, index, numeric, status }: { row: Row; index: number; numeric: boolean[]; status: number }) {
   const isChosen = index === cursor.value;
   const parity = (beat: number | undefined) => (beat ? (beat % 2 ? " glow-a" : " glow-b") : "");
   return (
     <tr aria-rowindex={index + 2} aria-selected={isChosen} class={(isChosen ? "chosen" : "") + parity(row.isNew)} onClick={() => (cursor.value = index)} onDblClick={() => open(row)}>
       {row.cells.map((cell, i) => {
-        const moves = typeof cell === "object" && cell !== null;
+        const moves = passes(cell);
         const content = moves ? "" : visibleText(text(cell, 0));
         return (
           <td key={i + "/" + (row.changed[i] ?? 0)} class={(numeric[i] ? "number" : "") + (i === status ? " " + tone(String(cell)) : "") + parity(row.changed[i])} title={content.length > 20 ? content : undefined}>
@@ -78,6 +79,8 @@ function Line({ row, index, numeric, status }: { row: Row; index: number; numeri
     </tr>
   );
 }
+
+const numbers = computed(() => columns.value.map((c) => c.type === "integer" || c.type === "number" || /^(Ready|Restarts|Age|Last Seen|Duration|Desired|Current|Up-to-date|Available|Count)$/i.test(c.name)));
 
 export function Table() {
   const box = useRef<HTMLDivElement>(null);
@@ -109,7 +112,7 @@ export function Table() {
     return () => (stop(), size.disconnect(), element.removeEventListener("scroll", look));
   }, []);
   const cols = columns.value;
-  const numeric = cols.map((c) => c.type === "integer" || c.type === "number" || /^(Ready|Restarts|Age|Last Seen|Duration|Desired|Current|Up-to-date|Available|Count)$/i.test(c.name));
+  const numeric = numbers.value;
   const status = cols.findIndex((c) => ["Status", "Phase", "State", "Type"].includes(c.name));
   const before = windowFirst.value * rowHeight;
   const after = Math.max(0, total.value - windowFirst.value - rows.value.length) * rowHeight;

@@ -1,23 +1,22 @@
 // Moments: what the view shows of the past, and the history's reach for the time bar.
 import { computed, effect, signal } from "@preact/signals";
+import type { Gap } from "./history";
 import { clusterOf, go, query, several } from "./query";
-import { clusters, link, now, skew, visible } from "./rows";
+import { clusters, link, mayRead, now, skew } from "./rows";
 import { getJSON } from "./stream";
-
-export interface Gap { from: string; to?: string; reason: string; late?: boolean }
 
 interface Reach { data: number[]; begin?: string; end?: string; since: string; until: string; gaps: Gap[]; refused?: string[] }
 
 export const kept = signal(false); // the server keeps a history
 export const spans = [15, 60, 360, 1440, 10080]; // minutes that the bar can show
 export const span = signal(60);
-export const reach = signal<{ since: number; until: number; begin: number; counts: number[]; gaps: Gap[] } | null>(null);
+export const reach = signal<{ since: number; until: number; begin: number; counts: number[]; gaps: Gap[]; all: boolean; end: number } | null>(null);
 
 // at is the moment that is shown, in Unix milliseconds; 0: the present.
 export const at = computed(() => (query.value.at ? Date.parse(query.value.at) : 0));
 
-// clock is the time that ages are counted to.
-export const clock = computed(() => at.value || now.value + skew.value);
+// clock is the time that ages are counted to, in whole seconds.
+export const clock = computed(() => at.value || Math.floor((now.value + skew.value) / 1000) * 1000);
 
 // travel shows the view as it was at a moment, or the present.
 export function travel(to: number): void {
@@ -43,16 +42,18 @@ export function places(): string[] {
 }
 
 // selection has the parameters that select the objects of the view, without a moment.
-export function selection(withSelectors: boolean): URLSearchParams {
+export function selection(): URLSearchParams {
   const q = query.value;
   const p = new URLSearchParams();
-  const namespace = q.namespace || (visible.value && !visible.value.all ? visible.value.namespaces.slice(0, 64).join(",") : "");
+  const namespace = q.namespace || mayRead.value;
   if (namespace) p.set("namespace", namespace);
-  if (withSelectors && q.labels) p.set("labelSelector", q.labels);
-  if (withSelectors && q.fields) p.set("fieldSelector", q.fields);
+  if (q.labels) p.set("labelSelector", q.labels);
+  if (q.fields) p.set("fieldSelector", q.fields);
   return p;
 }
 
+// look asks how many changes there were when. If there are too many to look for the
+// selectors in all of them, it counts those of all objects.
 async function look(paths: string[], p: URLSearchParams): Promise<void> {
   const until = Date.now() + skew.value;
   const since = until - span.value * 60_000;
@@ -60,17 +61,26 @@ async function look(paths: string[], p: URLSearchParams): Promise<void> {
   p.set("counts", "120");
   p.set("since", new Date(since).toISOString());
   p.set("until", new Date(until - 1).toISOString());
-  const all = await Promise.all(paths.map((path) => getJSON<Reach>(path + "?" + p)));
+  const ask = () => Promise.all(paths.map((path) => getJSON<Reach>(path + "?" + p)));
+  const ends = () => Math.min(...all.map((r) => Date.parse(r.until)));
+  let all = await ask();
+  const selects = p.has("labelSelector") || p.has("fieldSelector");
+  const tooMany = selects && ends() < until - 1000;
+  if (tooMany) {
+    p.delete("labelSelector");
+    p.delete("fieldSelector");
+    all = await ask();
+  }
   const counts = new Array<number>(120).fill(0);
   all.forEach((r) => r.data.forEach((n, i) => (counts[i] += n)));
   const begins = all.flatMap((r) => (r.begin ? [Date.parse(r.begin)] : []));
-  reach.value = { since, until, begin: begins.length ? Math.min(...begins) : Infinity, counts, gaps: all.flatMap((r) => r.gaps) };
+  reach.value = { since, until, begin: begins.length ? Math.min(...begins) : Infinity, counts, gaps: all.flatMap((r) => r.gaps), all: tooMany, end: ends() };
 }
 
 // startTime keeps the reach of the history up to date while somebody looks.
 export function startTime(): void {
   void getJSON<{ history?: boolean }>("/").then((index) => (kept.value = index.history ?? false)).catch(() => undefined);
-  const subject = computed(() => JSON.stringify([kept.value && link.value.state === "open", places(), selection(false).toString(), span.value]));
+  const subject = computed(() => JSON.stringify([kept.value && link.value.state === "open", places(), selection().toString(), span.value]));
   let timer = 0;
   effect(() => {
     const [ready, paths, p] = JSON.parse(subject.value) as [boolean, string[], string];

@@ -1,4 +1,4 @@
-import { age, visibleText } from "./format";
+import { age, hour, visibleText } from "./format";
 import { query } from "./query";
 import { moments } from "./rows";
 import { at, clock, kept, reach, span, travel, zoom } from "./time";
@@ -9,12 +9,22 @@ const height = 22;
 function clockText(ms: number): string {
   const d = new Date(ms);
   const day = Math.abs(Date.now() - ms) > 12 * 3600_000 ? d.toLocaleDateString(undefined, { month: "short", day: "numeric" }) + " " : "";
-  return day + d.toLocaleTimeString(undefined, { hour12: false });
+  return day + hour(ms);
 }
 
 const spanText = (minutes: number) => (minutes < 60 ? minutes + "m" : minutes < 1440 ? minutes / 60 + "h" : minutes / 1440 + "d");
 
 let pending = 0;
+
+// counted says of what the changes in the bar are, where that is not what the table shows.
+function counted(): string {
+  const r = reach.value;
+  if (!r) return "";
+  return [
+    r.all ? "changes of all " + query.value.resource + ": too many to look for the labels and fields" : query.value.filter && "counted without the filter",
+    r.end < r.until - 1000 && "counted until " + clockText(r.end),
+  ].filter(Boolean).join(", ");
+}
 
 // TimeBar shows when the selection has changed, as far back as the history reaches, and
 // takes the moment that is to be shown.
@@ -31,7 +41,7 @@ export function TimeBar() {
   return (
     <section class={"time" + (at.value ? " past" : "")} aria-label="time">
       <button type="button" tabIndex={-1} title="show another time span (z)" onClick={zoom}>−{spanText(span.value)}</button>
-      <div class="bar-of-time">
+      <div class="bar-of-time" title="changes of what is selected">
         <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
           {r && <rect class="unknown" x="0" y="0" width={x(Math.min(r.begin, until))} height={height} />}
           {r?.gaps.map((g) => (
@@ -57,6 +67,7 @@ export function TimeBar() {
           <button type="button" tabIndex={-1} onClick={() => travel(0)}>now</button>
         </span>
       ) : <span>now</span>}
+      {counted() && <span class="counted">{visibleText(counted())}</span>}
     </section>
   );
 }

@@ -1,7 +1,8 @@
 // The timeline of the open object: its changes, and those of what it owns.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { age, visibleText } from "./format";
+import { age, date, hour, visibleText } from "./format";
+import { Fields, gapText, toneOf, what, writers } from "./difference";
 import { type Change, earlier, follow, type Gap, history, type Lane } from "./history";
 import { Lanes } from "./lanes";
 import { go, query } from "./query";
@@ -9,50 +10,15 @@ import { now, skew } from "./rows";
 import { Failed } from "./object";
 import { openOther } from "./glance";
 import { subject } from "./subject";
+import { at } from "./time";
 
-// chosen is the index of the change that keys act on, and marked the version to compare with.
-const chosen = signal(0);
+// chosen is the index of the change that keys act on, -1 for that of the moment that is
+// shown. marked is the version to compare with.
+const chosen = signal(-1);
 export const marked = signal("");
 const all = signal(false); // the changes of what the object owns are in the list
 
-const longest = 400;
-
-// value shows one side of a field. A Secret's are their sizes.
-function value(v: unknown, secret: boolean): string {
-  if (v === undefined) return "";
-  if (secret) return `(${typeof v === "number" ? v : "…"} bytes)`;
-  const text = typeof v === "string" ? v : JSON.stringify(v);
-  return visibleText(text.length > longest ? `${text.slice(0, longest)}… (${text.length} characters)` : text);
-}
-
-// Fields shows what is different, field by field.
-export function Fields({ fields, kind }: { fields: Change["fields"]; kind: string }) {
-  const most = 200;
-  return (
-    <ul class="fields">
-      {(fields ?? []).slice(0, most).map((f, i) => {
-        const secret = kind === "Secret" && /^\.(data|stringData)\b/.test(f.path);
-        return (
-          <li key={i}>
-            <span class={f.op === "-" ? "bad" : f.op === "+" ? "good" : "quiet"}>{f.op}</span> <span class="field">{visibleText(f.path.slice(0, 500))}</span>{" "}
-            {f.op !== "+" && <del>{value(f.old, secret)}</del>}
-            {f.op === "~" && " → "}
-            {f.op !== "-" && <ins>{value(f.new, secret)}</ins>}
-          </li>
-        );
-      })}
-      {(fields?.length ?? 0) > most && <li class="quiet">… {fields!.length - most} more fields</li>}
-    </ul>
-  );
-}
-
-function writers(c: Change): string {
-  return [...new Set((c.writers ?? []).map((w) => w.manager + (w.subresource ? " (" + w.subresource + ")" : "")))].join(", ");
-}
-
-const clock = (time: string) => new Date(time).toLocaleTimeString();
 const day = (time: string) => new Date(time).toLocaleDateString();
-const what: Record<string, string> = { ADDED: "created", MODIFIED: "changed", DELETED: "deleted" };
 
 type Entry = { lane: Lane; change: Change } | { lane: Lane; gap: Gap };
 const timeOf = (e: Entry) => ("gap" in e ? e.gap.to ?? new Date(now.value).toISOString() : e.change.time);
@@ -64,6 +30,13 @@ function entries(): Entry[] {
   const out: Entry[] = shown.flatMap((lane) => lane.changes.map((change) => ({ lane, change })));
   out.push(...(lanes[0]?.gaps ?? []).map((gap) => ({ lane: lanes[0], gap })));
   return out.sort((a, b) => Date.parse(timeOf(b)) - Date.parse(timeOf(a)));
+}
+
+function here(): number {
+  if (chosen.value >= 0) return chosen.value;
+  const list = entries();
+  const then = at.value ? list.findIndex((e) => Date.parse(timeOf(e)) <= at.value) : 0;
+  return then >= 0 ? then : Math.min(list.length, most) - 1; // all are later: the first of them
 }
 
 // most is the number of changes in the list. Further ones are counted.
@@ -93,23 +66,25 @@ function mark(e: Entry | undefined): void {
 }
 
 export const timelineKeys: Record<string, () => void> = {
-  j: () => move(chosen.value + 1), ArrowDown: () => move(chosen.value + 1), k: () => move(chosen.value - 1), ArrowUp: () => move(chosen.value - 1),
-  PageDown: () => move(chosen.value + 10), PageUp: () => move(chosen.value - 10), g: () => move(0), G: () => move(most),
-  Enter: () => openVersion(entries()[chosen.value]), x: () => mark(entries()[chosen.value]), e: () => void earlier(), a: () => (all.value = !all.value),
+  j: () => move(here() + 1), ArrowDown: () => move(here() + 1), k: () => move(here() - 1), ArrowUp: () => move(here() - 1),
+  PageDown: () => move(here() + 10), PageUp: () => move(here() - 10), g: () => move(0), G: () => move(most),
+  Enter: () => openVersion(entries()[here()]), x: () => mark(entries()[here()]), e: () => void earlier(), a: () => (all.value = !all.value),
 };
 
 export function Timeline() {
   const { object, resource, cluster } = query.value;
   const uid = subject.value.object?.metadata?.uid;
+  const moment = at.value;
   useEffect(() => {
     const stop = new AbortController();
-    chosen.value = 0;
+    chosen.value = -1;
     marked.value = "";
     follow(stop.signal);
     return () => stop.abort();
-  }, [object, resource, cluster, uid]);
+  }, [object, resource, cluster, uid, moment]);
   const { lanes, since, begin, loading, problem, limits } = history.value;
   const list = entries();
+  const current = here();
   let lastDay = "";
   return (
     <div class="scroll" role="region" tabIndex={0} aria-label="timeline" ref={(e) => {
@@ -127,22 +102,22 @@ export function Timeline() {
         {list.slice(0, most).map((e, i) => {
           const newDay = day(timeOf(e)) !== lastDay;
           lastDay = day(timeOf(e));
-          const current = i === chosen.value ? "true" : undefined;
+          const isChosen = i === current ? "true" : undefined;
           if ("gap" in e) {
             return (
-              <li key={"gap" + i} class="gap" aria-current={current}>
-                <b>Gap</b> {clock(e.gap.from)} – {e.gap.to ? clock(e.gap.to) : "now"}: {e.gap.late ? "changes were recorded after it" : "changes may be missing"}, {visibleText(e.gap.reason)}
+              <li key={"gap" + i} class="gap" aria-current={isChosen}>
+                <b>Gap</b> {hour(e.gap.from)} – {e.gap.to ? hour(e.gap.to) : "now"}: {gapText(e.gap)}
               </li>
             );
           }
           const c = e.change;
           const own = e.lane.key === object;
           return (
-            <li key={c.uid + c.resourceVersion + c.type} aria-current={current} class={marked.value === c.resourceVersion && own ? "marked" : ""} onClick={() => (chosen.value = i)} onDblClick={() => openVersion(e)}>
+            <li key={c.uid + c.resourceVersion + c.type} aria-current={isChosen} class={marked.value === c.resourceVersion && own ? "marked" : ""} onClick={() => (chosen.value = i)} onDblClick={() => openVersion(e)}>
               {newDay && <h3>{lastDay}</h3>}
               <div class="head">
-                <time dateTime={c.time} title={c.time}>{clock(c.time)}</time> <span class="quiet">{age((now.value + skew.value - Date.parse(c.time)) / 1000)} ago</span>{" "}
-                <b class={c.type === "DELETED" ? "bad" : c.type === "ADDED" ? "good" : ""}>{what[c.type] ?? c.type}</b>{" "}
+                <time dateTime={c.time} title={c.time}>{hour(c.time)}</time> <span class="quiet">{age((now.value + skew.value - Date.parse(c.time)) / 1000)} ago</span>{" "}
+                <b class={toneOf(c)}>{what(c)}</b>{" "}
                 {!own && <span>{visibleText(e.lane.kind + " " + c.name)}</span>}
                 <span class="writers">{visibleText(writers(c)) || (c.relist ? "found by a list" : "")}</span>
                 {own && (
@@ -152,16 +127,16 @@ export function Timeline() {
                   </span>
                 )}
               </div>
-              <Fields fields={c.fields} kind={e.lane.kind} />
+              <Fields fields={c.fields} secret={e.lane.kind === "Secret"} />
             </li>
           );
         })}
       </ol>
       {list.length > most && <p class="quiet">… {list.length - most} more changes, choose a shorter time</p>}
-      {!problem && !loading && list.length === 0 && <p class="quiet">Nothing has changed since {new Date(since).toLocaleString()}.</p>}
+      {!problem && !loading && list.length === 0 && <p class="quiet">Nothing has changed since {date(since)}.</p>}
       {!problem && (
         <p class="earlier">
-          {loading ? "loading…" : begin && since <= Date.parse(begin) ? `The history begins at ${new Date(begin).toLocaleString()}.` : <button type="button" onClick={() => void earlier()}><kbd>e</kbd>Earlier than {new Date(since).toLocaleString()}</button>}
+          {loading ? "loading…" : begin && since <= Date.parse(begin) ? `The history begins at ${date(begin)}.` : <button type="button" onClick={() => void earlier()}><kbd>e</kbd>Earlier than {date(since)}</button>}
         </p>
       )}
     </div>

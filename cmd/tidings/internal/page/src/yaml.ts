@@ -1,5 +1,7 @@
 // YAML of an object, with its fields in the order in which the server sent them.
 
+import { Exact } from "./exact";
+
 const plain = /^[A-Za-z_/.][\w./ -]*[\w./-]$|^[A-Za-z_/]$/;
 const special = /^(true|false|yes|no|on|off|null|y|n|~|\.inf|\.nan)$/i;
 
@@ -17,7 +19,7 @@ export function yaml(v: unknown, indent = ""): string[] {
     } else if (typeof value === "string" && value.includes("\n") && !/[^\n\t\x20-\uffff]/.test(value) && !/^\s/.test(value)) {
       out.push(head + (value.endsWith("\n") ? " |" : " |-"));
       for (const line of value.replace(/\n$/, "").split("\n")) out.push(line && deeper + line);
-    } else out.push(head + " " + (Array.isArray(value) ? "[]" : value && typeof value === "object" ? "{}" : scalar(value)));
+    } else out.push(head + " " + (Array.isArray(value) ? "[]" : value && typeof value === "object" && !(value instanceof Exact) ? "{}" : scalar(value)));
   };
   if (Array.isArray(v)) {
     for (const item of v) {

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"io"
@@ -6,14 +6,22 @@ import (
 	"sync"
 )
 
-// inProcess makes requests of a handler in this process.
-type inProcess struct{ handler http.Handler }
+// InProcess makes requests of a handler in this process, as a user of this machine.
+type InProcess struct {
+	Handler http.Handler
+	// From, if not nil, is the request on whose behalf others are made: from its address,
+	// over its connection.
+	From *http.Request
+}
 
 // RoundTrip implements [http.RoundTripper]. It returns when the handler has sent the
 // header; the body is read while the handler writes it.
-func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t InProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	in := req.Clone(req.Context())
 	in.RequestURI, in.RemoteAddr, in.Host = req.URL.RequestURI(), "127.0.0.1:0", "localhost"
+	if t.From != nil {
+		in.RemoteAddr, in.Host, in.TLS = t.From.RemoteAddr, t.From.Host, t.From.TLS
+	}
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
@@ -27,7 +35,7 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 			w.WriteHeader(http.StatusOK)
 			_ = pipe.Close()
 		}()
-		t.handler.ServeHTTP(w, in)
+		t.Handler.ServeHTTP(w, in)
 	}()
 	select {
 	case <-w.begun:
