@@ -150,5 +150,8 @@ func (f *folder) choose(store *history.Store, notice func(string)) ([]string, er
 			notice(fmt.Sprintf("%s is the newest cluster of that name; another was recorded from %s to %s: --cluster %s", c.Namesake, stamp(c.Begin), stamp(c.End), c.Name))
 		}
 	}
+	if f.newest.IsZero() { // the server ended before it had the first list
+		return nil, fmt.Errorf("--history %s: nothing of %s has been recorded yet", f.dir, strings.Join(out, ", "))
+	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/cli"
+	"github.com/tidings-io/tidings/cmd/tidings/internal/history"
 	"github.com/tidings-io/tidings/internal/fakeapi"
 )
 
@@ -299,7 +301,16 @@ func TestTwoClustersOfOneName(t *testing.T) {
 		w.create(pod("of-" + string(uid)))
 		p = &past{world: w, dir: dir}
 		p.server, p.url = w.serve("--resource", "pods", "--history", dir)
-		p.moment(0)
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			// Until the server knows which cluster it is, it tells the past of the one before.
+			_, body := httpGet(t, p.url+"/pods?at=-0s")
+			if strings.Contains(body, "of-"+string(uid)) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("nothing is recorded of the cluster %s: %s", uid, body)
+			}
+		}
 		p.offline()
 	}
 	source := []string{"--history", dir}
@@ -315,6 +326,26 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	check(t, out, "CLUSTER NAME …", "a of-uid-2 …", "a@uid-1 of-uid-1 …")
 	_, errs = p.runPast(append(source, "--cluster", "b"), 1, "get", "pods")
 	contains(t, errs, `it has no cluster "b"; there are: a (20`, "), a@uid-1 (20")
+}
+
+// A server ended before it had a first list to record.
+func TestAFolderOfWhichNothingIsRecorded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	store, err := history.Open(dir, history.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Writer(history.Resource{Cluster: "a", ClusterUID: "uid-1", Version: "v1", Resource: "pods"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := &past{world: newWorld(t)}
+	for _, command := range []string{"get", "tree"} {
+		_, errs := p.runPast([]string{"--history", dir}, 1, command, "pods/x")
+		contains(t, errs, "--history "+dir+": nothing of a has been recorded yet")
+	}
 }
 
 // A server tells the past of a cluster that it cannot reach, if it once could.
