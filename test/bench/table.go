@@ -64,7 +64,7 @@ func (l line) compare(c claim, got results) (ours, theirs, ratios []float64) {
 			continue
 		}
 		ours = append(ours, value)
-		if peer == nobody {
+		if peer == nobody || i >= len(got[peer]) { // with -side, there are no others
 			continue
 		}
 		if base, ok := got[peer][i][c.figure]; ok {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -228,7 +229,10 @@ func quoted(s string) []byte {
 
 // flush publishes the batch.
 func (f *feed) flush(events int, first uint64) error {
-	payload := encoder.EncodeAll(f.buf, nil)
+	buf := buffers.get()
+	*buf = encoder.EncodeAll(f.buf, (*buf)[:0])
+	payload := bytes.Clone(*buf)
+	buffers.put(buf)
 	f.buf = f.buf[:0]
 	if cap(f.buf) > 2*batchBytes {
 		f.buf = nil

@@ -147,16 +147,18 @@ func (l *logReader) follow(ctx context.Context, from position, turn int) error {
 		return err
 	}
 	defer messages.Stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(silence, func() { cancel(errSilent) })
+	defer patience.Stop()
+	next := jetstream.NextContext(ctx)
 	for {
-		limited, cancel := context.WithTimeout(ctx, silence)
-		msg, err := messages.Next(jetstream.NextContext(limited))
-		cancel()
+		patience.Reset(silence)
+		msg, err := messages.Next(next)
+		patience.Stop() // watches may take their time
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
-			}
-			if errors.Is(err, context.DeadlineExceeded) {
-				err = errSilent
 			}
 			return err
 		}

@@ -143,9 +143,13 @@ func (s *snapshots) sweep() {
 	}
 }
 
+// snapshotWindow is what compressing or expanding a snapshot keeps in memory, about. A replica begins with
+// one for each resource of each cluster at once. Objects that are alike are near each other.
+const snapshotWindow = 1 << 20
+
 // writeList writes a view as the answer to a list, compressed.
 func writeList(out *pieceWriter, h head, view *informer.View[*codec.Raw]) error {
-	packed, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	packed, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(snapshotWindow))
 	if err != nil {
 		return err
 	}

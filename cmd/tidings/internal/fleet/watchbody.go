@@ -46,7 +46,8 @@ type watchBody struct {
 	after   uint64 // events up to this resourceVersion are left out: a snapshot had them
 	parts   []byte // of a message in several parts
 	rest    []byte
-	passing *mark // the message that rest is of
+	buf     *[]byte // that rest is in, if it is of the pool
+	passing *mark   // the message that rest is of
 	failed  error
 }
 
@@ -102,6 +103,8 @@ func (b *watchBody) Read(p []byte) (int, error) {
 			b.feed.add(*b.passing)
 			b.passing = nil
 		}
+		buffers.put(b.buf)
+		b.buf = nil
 		if b.failed != nil {
 			return 0, b.failed
 		}
@@ -168,8 +171,9 @@ func (b *watchBody) take(m message) error {
 		}
 		payload, b.parts = b.parts, nil
 	}
-	events, err := decoder.DecodeAll(payload, nil)
-	if err != nil {
+	b.buf = buffers.get()
+	events, err := decoder.DecodeAll(payload, (*b.buf)[:0])
+	if *b.buf = events; err != nil {
 		return b.log.spoil(m, fmt.Errorf("message %s: %w", m.id(), err))
 	}
 	if m.first <= b.after {
