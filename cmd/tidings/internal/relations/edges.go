@@ -164,6 +164,19 @@ func each(list gjson.Result, path string, visit func(gjson.Result)) {
 	})
 }
 
+// eachMember calls visit with each member of each element of a list of objects.
+func eachMember(list gjson.Result, visit func(name string, value gjson.Result)) {
+	list.ForEach(func(_, element gjson.Result) bool {
+		if element.IsObject() {
+			element.ForEach(func(name, value gjson.Result) bool {
+				visit(name.Str, value)
+				return true
+			})
+		}
+		return true
+	})
+}
+
 // texts returns an object of strings.
 func texts(of gjson.Result) map[string]string {
 	out := map[string]string{}
@@ -217,26 +230,49 @@ var containerLists = []string{"initContainers", "containers", "ephemeralContaine
 
 // podSources leads to the ConfigMaps and Secrets that a pod mounts or reads.
 func podSources(o Object, to func(target)) {
-	add := func(kind, field, key string) func(gjson.Result) {
-		return func(source gjson.Result) {
-			to(target{kind: kind, namespace: o.Namespace, name: source.Get(key).Str, field: field, optional: source.Get("optional").Bool()})
-		}
+	add := func(kind, field, key string, source gjson.Result) {
+		to(target{kind: kind, namespace: o.Namespace, name: source.Get(key).Str, field: field, optional: source.Get("optional").Bool()})
 	}
-	each(o.get("spec.volumes"), "configMap", add("ConfigMap", "spec.volumes[].configMap", "name"))
-	each(o.get("spec.volumes"), "secret", add("Secret", "spec.volumes[].secret", "secretName"))
-	each(o.get("spec.volumes"), "projected.sources", func(sources gjson.Result) {
-		each(sources, "configMap", add("ConfigMap", "spec.volumes[].projected.sources[].configMap", "name"))
-		each(sources, "secret", add("Secret", "spec.volumes[].projected.sources[].secret", "name"))
+	eachMember(o.get("spec.volumes"), func(name string, v gjson.Result) {
+		switch name {
+		case "configMap":
+			add("ConfigMap", "spec.volumes[].configMap", "name", v)
+		case "secret":
+			add("Secret", "spec.volumes[].secret", "secretName", v)
+		case "projected":
+			eachMember(v.Get("sources"), func(name string, v gjson.Result) {
+				switch name {
+				case "configMap":
+					add("ConfigMap", "spec.volumes[].projected.sources[].configMap", "name", v)
+				case "secret":
+					add("Secret", "spec.volumes[].projected.sources[].secret", "name", v)
+				}
+			})
+		}
 	})
 	for _, list := range containerLists {
 		in := "spec." + list
-		each(o.get(in), "envFrom", func(from gjson.Result) {
-			each(from, "configMapRef", add("ConfigMap", in+"[].envFrom[].configMapRef", "name"))
-			each(from, "secretRef", add("Secret", in+"[].envFrom[].secretRef", "name"))
-		})
-		each(o.get(in), "env", func(env gjson.Result) {
-			each(env, "valueFrom.configMapKeyRef", add("ConfigMap", in+"[].env[].valueFrom.configMapKeyRef", "name"))
-			each(env, "valueFrom.secretKeyRef", add("Secret", in+"[].env[].valueFrom.secretKeyRef", "name"))
+		eachMember(o.get(in), func(name string, v gjson.Result) {
+			switch name {
+			case "envFrom":
+				eachMember(v, func(name string, v gjson.Result) {
+					switch name {
+					case "configMapRef":
+						add("ConfigMap", in+"[].envFrom[].configMapRef", "name", v)
+					case "secretRef":
+						add("Secret", in+"[].envFrom[].secretRef", "name", v)
+					}
+				})
+			case "env":
+				each(v, "valueFrom", func(v gjson.Result) {
+					if key := v.Get("configMapKeyRef"); key.Exists() {
+						add("ConfigMap", in+"[].env[].valueFrom.configMapKeyRef", "name", key)
+					}
+					if key := v.Get("secretKeyRef"); key.Exists() {
+						add("Secret", in+"[].env[].valueFrom.secretKeyRef", "name", key)
+					}
+				})
+			}
 		})
 	}
 	each(o.get("spec.imagePullSecrets"), "name", func(name gjson.Result) {

@@ -56,6 +56,8 @@ type around struct {
 	known  map[string]*Neighbour // by place
 	gone   map[string]result     // hidden and unlooked ones, by place
 
+	resources map[string]cluster.Resource // by the kind that relations name
+
 	leads    map[*Node][]*Node
 	ownEdges []ownRelation
 	budget   uint64 // of the expressions of all of them
@@ -71,7 +73,7 @@ func (n *Node) place() string { return place(kindName(n.APIVersion, n.Kind), n.N
 // name or select. It also returns the neighbours that may explain what is wrong with an
 // object.
 func (w *walk) neighbours(root *Node) (*Neighbours, map[*Node][]*Node) {
-	a := &around{walk: w, out: &Neighbours{Objects: []*Neighbour{}}, known: map[string]*Neighbour{}, inTree: map[string]*Node{}, gone: map[string]result{}, leads: map[*Node][]*Node{}, budget: maxTotalCost}
+	a := &around{walk: w, out: &Neighbours{Objects: []*Neighbour{}}, known: map[string]*Neighbour{}, inTree: map[string]*Node{}, gone: map[string]result{}, resources: map[string]cluster.Resource{}, leads: map[*Node][]*Node{}, budget: maxTotalCost}
 	a.ownEdges = a.own(w.Edges)
 	var add func(n *Node)
 	add = func(n *Node) {
@@ -225,8 +227,12 @@ func (a *around) add(n *Node, hops int, what result, link func(*Node) Link) *Nod
 
 // named finds the resource of a kind that a relation names.
 func (a *around) named(kind string) (cluster.Resource, bool) {
+	if r, ok := a.resources[kind]; ok {
+		return r, true
+	}
 	r, err := a.cluster.Resolve(a.ctx, kind)
 	if err == nil {
+		a.resources[kind] = r
 		return r, true
 	}
 	if mirror.ReasonOf(err) != mirror.UnknownResource { // a kind that is not installed has no objects

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,18 +30,25 @@ func (r Ref) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: gv.Group, Kind: r.Kind}
 }
 
-// Object is an object as the API server sent it.
+// Object is an object as the API server sent it. One goroutine uses it.
 type Object struct {
 	Ref
 	json   []byte
-	fields map[string]gjson.Result // at the top: a path is found in one of them, not in all of the object
+	fields map[string]*field // at the top
+}
+
+// field is a field at the top of an object. The rules ask for many fields of one: each is found once, and
+// not by going through all that is before it.
+type field struct {
+	gjson.Result
+	members map[string]gjson.Result // nil until one is asked for
 }
 
 // NewObject returns the object that valid JSON describes. It shares the JSON's memory.
 func NewObject(json []byte) Object {
-	o := Object{json: json, fields: map[string]gjson.Result{}}
-	gjson.ParseBytes(json).ForEach(func(key, value gjson.Result) bool {
-		o.fields[key.Str] = value
+	o := Object{json: json, fields: make(map[string]*field, 8)}
+	gjson.Parse(unsafe.String(unsafe.SliceData(json), len(json))).ForEach(func(key, value gjson.Result) bool {
+		o.fields[key.Str] = &field{Result: value}
 		return true
 	})
 	o.Ref = Ref{
@@ -50,13 +58,29 @@ func NewObject(json []byte) Object {
 	return o
 }
 
-// get returns a field.
+// get returns the field of a path: names with dots between them.
 func (o Object) get(path string) gjson.Result {
-	first, rest, nested := strings.Cut(path, ".")
-	if v := o.fields[first]; nested {
-		return v.Get(rest)
+	top, path, nested := strings.Cut(path, ".")
+	f := o.fields[top]
+	switch {
+	case f == nil:
+		return gjson.Result{}
+	case !nested:
+		return f.Result
+	case f.members == nil:
+		f.members = map[string]gjson.Result{}
+		if f.IsObject() {
+			f.ForEach(func(key, value gjson.Result) bool {
+				f.members[key.Str] = value
+				return true
+			})
+		}
 	}
-	return o.fields[first]
+	name, path, deeper := strings.Cut(path, ".")
+	if v := f.members[name]; deeper {
+		return v.Get(path)
+	}
+	return f.members[name]
 }
 
 // str returns a field that is text.
