@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidings-io/tidings/internal/spelling"
 )
 
 // NotFoundError is the error for a resource that a cluster does not serve.
@@ -57,7 +59,7 @@ func (c *catalogue) similar(arg string) []string {
 		best := limit + 1
 		for _, known := range append([]string{r.Resource, r.Singular, strings.ToLower(r.Kind)}, r.ShortNames...) {
 			if len(known) > 2 { // any two two-letter words are close
-				best = min(best, distance(name, known, limit))
+				best = min(best, spelling.Distance(name, known, limit))
 			}
 		}
 		if best <= limit {
@@ -72,28 +74,4 @@ func (c *catalogue) similar(arg string) []string {
 		}
 	}
 	return out
-}
-
-// distance returns the Levenshtein distance of two words, or limit+1 if their
-// lengths differ by more than limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

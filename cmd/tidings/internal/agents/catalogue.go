@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -107,15 +108,15 @@ func (t tool) schema() json.RawMessage {
 	return out
 }
 
-// described are the tools as they are listed.
-func described() []*mcp.Tool {
+// described are the tools as they are listed. They are the same for all callers.
+var described = sync.OnceValue(func() []*mcp.Tool {
 	no := false
 	var out []*mcp.Tool
 	for _, t := range tools {
 		out = append(out, &mcp.Tool{Name: t.name, Description: t.text, InputSchema: t.schema(), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}})
 	}
 	return out
-}
+})
 
 // instructions are for the client's model.
 const instructions = `Reads Kubernetes clusters from a live mirror; nothing can be changed. Begin with tree of an object that does not work (it names the likely cause), or count and find to get an overview. ` +

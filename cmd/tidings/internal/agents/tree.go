@@ -56,13 +56,8 @@ func (c *call) tree() (*answer, error) {
 	} else {
 		a.freshness(header)
 	}
-	if n := len(t.Cause); n > 0 {
-		var way []string
-		for _, cause := range t.Cause {
-			way = append(way, cause.Ref.String())
-		}
-		last := t.Cause[n-1]
-		a.data(fmt.Sprintf("likely cause: %s: %s (%s)", strings.Join(way, " → "), last.Message, last.Field))
+	if cause := t.LikelyCause(); cause != "" {
+		a.data("likely cause: " + cause)
 	} else {
 		a.say("No rule finds anything wrong with it or what it owns; that is no proof.")
 	}

@@ -65,13 +65,8 @@ func (d *treeDrawing) draw(w io.Writer, t *relations.Tree) {
 		}
 		d.write(w)
 	}
-	if n := len(t.Cause); n > 0 {
-		var way []string
-		for _, c := range t.Cause {
-			way = append(way, c.Ref.String())
-		}
-		last := t.Cause[n-1]
-		d.remark("", fmt.Sprintf("Likely cause: %s: %s (%s)", strings.Join(way, " → "), last.Message, last.Field), red)
+	if cause := t.LikelyCause(); cause != "" {
+		d.remark("", "Likely cause: "+cause, red)
 		fmt.Fprintln(w)
 		d.write(w)
 	}

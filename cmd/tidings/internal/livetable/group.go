@@ -53,15 +53,21 @@ func (w *Window) Complete(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
 	for {
 		changed := w.changes()
-		now, err := w.look()
-		if err != nil {
-			return nil, err
-		}
-		patience := time.Hour
-		if now.synced {
-			if patience = catchUp - time.Since(begun); object.Version(now.parts[0].version) >= mirrored || patience <= 0 {
-				return w.encode(now)
+		patience, complete := time.Hour, false
+		now, err := w.look(func(s *state) {
+			if s.synced {
+				patience = catchUp - time.Since(begun)
+				complete = object.Version(s.parts[0].version) >= mirrored || patience <= 0
 			}
+			if complete && w.params.Group != nil {
+				s.groups = w.grouped(w.parts[0])
+			}
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case complete:
+			return w.encode(now)
 		}
 		select {
 		case t.hurry <- struct{}{}:

@@ -39,8 +39,9 @@ type partState struct {
 }
 
 // look returns the state of the tables of a window at one time, or why one has ended. The
-// tables are locked in the order of the clusters' names, as by every other window.
-func (w *Window) look() (state, error) {
+// tables are locked in the order of the clusters' names, as by every other window. more, if not nil, is called
+// with the state while they are.
+func (w *Window) look(more func(*state)) (state, error) {
 	for _, p := range w.parts {
 		t := p.held.table
 		t.mu.Lock()
@@ -67,8 +68,8 @@ func (w *Window) look() (state, error) {
 	}
 	s.counts = byStatus(counts)
 	s.lines = w.merged(s.total)
-	if w.params.Group != nil && s.synced {
-		s.groups = w.grouped(w.parts[0])
+	if more != nil {
+		more(&s)
 	}
 	return s, nil
 }

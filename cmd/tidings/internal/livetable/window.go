@@ -207,7 +207,7 @@ func (w *Window) Next(ctx context.Context) ([]byte, error) {
 			}
 		}
 		w.change = w.changes()
-		now, err := w.look()
+		now, err := w.look(nil)
 		if err != nil {
 			return nil, err
 		}

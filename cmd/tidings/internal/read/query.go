@@ -206,16 +206,27 @@ func (q *Query) Within(namespaces []string) (*Query, error) {
 }
 
 // OfNamespace returns the query limited to one namespace, as if it had been asked for. It is for
-// lists and watches of all namespaces.
+// lists and watches of all namespaces, or of several with that one.
 func (q *Query) OfNamespace(namespace string) (*Query, error) {
-	p := q.params
-	if p.Namespace != "" || q.within != nil || p.Verb == Get {
-		return nil, mirror.Invalidf("only a list or watch of all namespaces can be limited to one")
+	if q.params.Namespace != "" || q.within != nil && !slices.Contains(q.within, namespace) || q.params.Verb == Get {
+		return nil, mirror.Invalidf("only a list or watch of the namespace can be limited to it")
 	}
-	p.Namespace = namespace
+	all := *q
+	all.within = nil
+	return all.With(func(p *Params) { p.Namespace = namespace })
+}
+
+// With returns the query with other parameters. It is of the same resource and limited to the same
+// namespaces, and for the same caller: change must not make it read what that may not.
+func (q *Query) With(change func(*Params)) (*Query, error) {
+	p := q.params
+	change(&p)
 	out, err := NewQuery(p)
 	if err == nil {
 		err = out.Bind(q.resource)
+	}
+	if err == nil && q.within != nil {
+		return out.Within(q.within)
 	}
 	return out, err
 }

@@ -175,12 +175,7 @@ func (s *scope) see(namespace, name string) (Object, result) {
 		w.cannotLook(s.resource.String(), errManyReviews)
 		return Object{}, unlooked
 	}
-	p := s.query.Params()
-	p.Verb, p.Namespace, p.Name = read.Get, namespace, name
-	q, err := read.NewQuery(p)
-	if err == nil {
-		err = q.Bind(s.resource)
-	}
+	q, err := s.query.With(func(p *read.Params) { p.Verb, p.Namespace, p.Name = read.Get, namespace, name })
 	if err == nil {
 		err = w.authorize(q)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tidings-io/tidings/cluster"
+	"github.com/tidings-io/tidings/internal/spelling"
 )
 
 // similar finds how a Service that selects no pods differs from the pods that it was most
@@ -86,20 +87,7 @@ func near(a, b string) bool {
 	if strings.EqualFold(a, b) || strings.Contains(a, b) || strings.Contains(b, a) {
 		return true
 	}
-	row := make([]int, len(b)+1) // of the table of Levenshtein's distances
-	for i := range row {
-		row[i] = i
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)] <= 2 && row[len(b)] < min(len(a), len(b))
+	const slips = 2
+	d := spelling.Distance(a, b, slips)
+	return d <= slips && d < min(len(a), len(b))
 }

@@ -3,6 +3,7 @@ package relations
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -96,6 +97,20 @@ type Tree struct {
 	// LookedAt are the resources that were searched for owned objects.
 	LookedAt []string   `json:"lookedAt"`
 	Unlooked []Unlooked `json:"notLookedAt,omitempty"`
+}
+
+// LikelyCause is the cause in one line: the way to it, what is wrong there, and the field that says so. It is
+// empty if no rule finds anything.
+func (t *Tree) LikelyCause() string {
+	if len(t.Cause) == 0 {
+		return ""
+	}
+	var way []string
+	for _, c := range t.Cause {
+		way = append(way, c.Ref.String())
+	}
+	last := t.Cause[len(t.Cause)-1]
+	return fmt.Sprintf("%s: %s (%s)", strings.Join(way, " → "), last.Message, last.Field)
 }
 
 // walk is one walk. Only open runs in several goroutines.

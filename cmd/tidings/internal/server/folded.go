@@ -33,12 +33,8 @@ type foldedAnswer struct {
 // resourceVersion are taken from the changes that the mirror retains, if they reach back to
 // it, and from the history otherwise.
 func (s *Server) serveFolded(w http.ResponseWriter, r *http.Request, g *grant) error {
-	ctx, q := r.Context(), g.query
-	now, _, err := s.seenBy(ctx, g)
-	if err == nil && now != nil {
-		g.sees(now.within)
-		q, err = q.Within(now.within)
-	}
+	ctx := r.Context()
+	q, now, err := s.seenQuery(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -71,28 +67,24 @@ func (s *Server) serveFolded(w http.ResponseWriter, r *http.Request, g *grant) e
 // sinceVersion returns a query for the changes since a version in the history, which the
 // caller must be allowed to read: those of the present namespace may not be enough.
 func (s *Server) sinceVersion(ctx context.Context, g *grant, q *read.Query) (*read.Query, error) {
-	p := q.Params()
-	p.At, p.Until = &read.Moment{Version: g.params.version}, time.Now()
-	then, err := read.NewQuery(p)
-	if err == nil {
-		err = then.Bind(q.Resource())
-	}
+	then, err := q.With(func(p *read.Params) { p.At, p.Until = &read.Moment{Version: g.params.version}, time.Now() })
 	if err != nil {
 		return nil, err
 	}
-	if within, limited := q.Namespaces(); limited {
-		for _, namespace := range within {
-			one, err := then.OfNamespace(namespace)
-			if err == nil {
-				err = s.authorizePast(ctx, g, one)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		return then.Within(within)
+	within, limited := then.Namespaces()
+	if !limited {
+		return then, s.authorizePast(ctx, g, then)
 	}
-	return then, s.authorizePast(ctx, g, then)
+	for _, namespace := range within {
+		one, err := then.OfNamespace(namespace)
+		if err == nil {
+			err = s.authorizePast(ctx, g, one)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return then, nil
 }
 
 func (s *Server) authorizePast(ctx context.Context, g *grant, q *read.Query) error {
@@ -139,32 +131,18 @@ func (s *Server) foldPast(ctx context.Context, q *read.Query, out *foldedAnswer)
 		if !out.More || page == maxFolded {
 			break
 		}
-		p := q.Params()
-		p.Continue = meta.Continue
-		within, limited := q.Namespaces()
-		resource := q.Resource()
-		if q, err = read.NewQuery(p); err == nil {
-			err = q.Bind(resource)
-		}
-		if err == nil && limited {
-			q, err = q.Within(within)
-		}
-		if err != nil {
+		if q, err = q.With(func(p *read.Params) { p.Continue = meta.Continue }); err != nil {
 			return err
 		}
 	}
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return all[b].Time.Compare(all[a].Time) })
 	out.Data = []past.Change{}
-	for _, i := range order {
-		if c, ok := foldedChange(all[i], isSecret(q)); ok {
+	for i, c := range all {
+		if c, ok := foldedChange(c, isSecret(q)); ok {
 			c.Changes = counts[i]
 			out.Data = append(out.Data, c)
 		}
 	}
+	slices.SortStableFunc(out.Data, func(a, b past.Change) int { return b.Time.Compare(a.Time) })
 	return nil
 }
 

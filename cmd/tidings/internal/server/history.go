@@ -87,12 +87,7 @@ func parseSpan(since, until string, now time.Time) (from, to time.Time, err erro
 
 // serveChanges answers with the changes of an object or of a selection.
 func (s *Server) serveChanges(w http.ResponseWriter, r *http.Request, g *grant) error {
-	q := g.query
-	now, _, err := s.seenBy(r.Context(), g)
-	if err == nil && now != nil {
-		g.sees(now.within)
-		q, err = q.Within(now.within)
-	}
+	q, now, err := s.seenQuery(r.Context(), g)
 	if err != nil {
 		return err
 	}

@@ -106,19 +106,26 @@ func (s *Server) eachSeen(ctx context.Context, g *grant, do func(context.Context
 	}
 }
 
-func (s *Server) oneSeen(ctx context.Context, g *grant, do func(context.Context, *read.Query, *seen) error) error {
+// seenQuery returns the query of a grant limited to what its caller sees, and what that is; see seenBy.
+func (s *Server) seenQuery(ctx context.Context, g *grant) (*read.Query, *seen, error) {
 	now, _, err := s.seenBy(ctx, g)
+	if err != nil || now == nil {
+		return g.query, nil, err
+	}
+	g.sees(now.within)
+	if now.within == nil {
+		return g.query, now, nil
+	}
+	q, err := g.query.Within(now.within)
+	return q, now, err
+}
+
+func (s *Server) oneSeen(ctx context.Context, g *grant, do func(context.Context, *read.Query, *seen) error) error {
+	q, now, err := s.seenQuery(ctx, g)
 	if err != nil {
 		return err
 	}
-	q := g.query
 	if now != nil {
-		if now.within != nil {
-			if q, err = q.Within(now.within); err != nil {
-				return err
-			}
-		}
-		g.sees(now.within)
 		openCtx, stop := s.reauthorizeSeen(ctx, g, now)
 		defer stop()
 		ctx = openCtx

@@ -10,13 +10,7 @@ import (
 // serveTable answers with some rows of a table as it is now, or was at a moment. It is the
 // first frame of a window of the whole table.
 func (s *Server) serveTable(w http.ResponseWriter, r *http.Request, g *grant) error {
-	now, _, err := s.seenBy(r.Context(), g)
-	q := g.query
-	if err == nil && now != nil {
-		if g.sees(now.within); now.within != nil {
-			q, err = q.Within(now.within)
-		}
-	}
+	q, now, err := s.seenQuery(r.Context(), g)
 	if err != nil {
 		return err
 	}
