@@ -51,6 +51,9 @@ func (f *fleet) faults() []fault {
 	broker := func(_ context.Context, random *rand.Rand) (*part, error) {
 		return f.brokers.all[random.IntN(natsServers)].part, nil
 	}
+	cutOff := func(name string, which func(context.Context, *rand.Rand) (*part, error)) fault {
+		return of(name, which, func(p *part) error { return f.brokers.of(p).cutOff() }, func(p *part, _ context.Context) error { return f.brokers.of(p).join() }, 12*time.Second)
+	}
 	replica := func(_ context.Context, random *rand.Rand) (*part, error) {
 		return f.replicas[random.IntN(followers)], nil
 	}
@@ -80,16 +83,12 @@ func (f *fleet) faults() []fault {
 		killed("a NATS server killed", broker),
 		paused("the leader of the log paused", leader, 0),
 		paused("a NATS server paused", broker, 5*time.Second),
+		cutOff("the leader of the log cut off from the other servers", leader),
+		cutOff("a NATS server cut off from the others", broker),
 		allOfNATS("all of NATS killed", (*part).kill),
 		allOfNATS("all of NATS restarted", (*part).stop),
 		of("the store of a NATS server wiped", broker, func(p *part) error {
-			err := p.kill()
-			for _, b := range f.brokers.all {
-				if b.part == p {
-					err = errors.Join(err, os.RemoveAll(b.store))
-				}
-			}
-			return err
+			return errors.Join(p.kill(), os.RemoveAll(f.brokers.of(p).store))
 		}, (*part).start, 0),
 		{"the stores of NATS restored from an earlier copy", f.restoreStores},
 		{"acknowledged messages removed", f.removeMessages},

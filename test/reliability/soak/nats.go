@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/procfs"
+
+	"github.com/tidings-io/tidings/cmd/tidings/test/reliability/faultproxy"
 )
 
 const (
@@ -31,12 +34,33 @@ const (
 type broker struct {
 	*part
 	store string // its folder
+	// routes are all ways between it and the other servers.
+	routes []*faultproxy.TCP
+}
+
+// cutOff breaks the network between the server and the others, silently. Clients still reach all of them.
+func (b *broker) cutOff() error {
+	var errs []error
+	for _, r := range b.routes {
+		errs = append(errs, r.Stall())
+	}
+	return errors.Join(errs...)
+}
+
+// join mends the network.
+func (b *broker) join() error {
+	var errs []error
+	for _, r := range b.routes {
+		errs = append(errs, r.Heal())
+	}
+	return errors.Join(errs...)
 }
 
 // brokers are NATS servers that keep each stream together.
 type brokers struct {
 	all  []*broker
-	url  string // of all
+	ways []*faultproxy.TCP // between any two of them
+	url  string            // of all
 	conn *nats.Conn
 	js   jetstream.JetStream
 	dir  string
@@ -54,6 +78,7 @@ func (s *soak) startBrokers(ctx context.Context, dir string) (*brokers, error) {
 	}
 	binary := strings.TrimSpace(string(out))
 	var addresses, routes, urls []string
+	ways := make([][]string, natsServers) // from a server to the others
 	for range natsServers {
 		client, err := FreeAddress()
 		if err != nil {
@@ -63,24 +88,39 @@ func (s *soak) startBrokers(ctx context.Context, dir string) (*brokers, error) {
 		if err != nil {
 			return b, err
 		}
-		addresses, routes, urls = append(addresses, client), append(routes, "nats://"+route), append(urls, "nats://"+client)
+		addresses, routes, urls = append(addresses, client), append(routes, route), append(urls, "nats://"+client)
+		b.all = append(b.all, &broker{})
 	}
 	for i := range natsServers {
+		for j := range natsServers {
+			if i == j {
+				continue
+			}
+			way, err := faultproxy.NewTCP(routes[j])
+			if err != nil {
+				return b, err
+			}
+			b.ways = append(b.ways, way)
+			b.all[i].routes, b.all[j].routes = append(b.all[i].routes, way), append(b.all[j].routes, way)
+			ways[i] = append(ways[i], "nats://"+way.Addr())
+		}
+	}
+	for i, one := range b.all {
 		name := fmt.Sprint("nats-", i)
 		store, config, log := filepath.Join(dir, name), filepath.Join(dir, name+".conf"), filepath.Join(dir, name+".log")
-		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: soak, listen: %q, routes: [%s] }\n",
-			name, addresses[i], store, strings.TrimPrefix(routes[i], "nats://"), strings.Join(routes, ", "))
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q }\ncluster { name: soak, listen: %q, no_advertise: true, ping_interval: 2s, routes: [%s] }\n",
+			name, addresses[i], store, routes[i], strings.Join(ways[i], ", "))
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			return b, err
 		}
-		b.all = append(b.all, &broker{store: store, part: &part{
+		one.store, one.part = store, &part{
 			name: name, role: "nats", measured: usageOf,
 			launch: func(ctx context.Context) (*Process, error) {
 				p := &Process{log: log, ended: make(chan struct{}), client: &http.Client{}, cmd: exec.Command(binary, "-c", config)}
 				return p, p.start(ctx, func(context.Context) bool { return accepts(urls[i]) })
 			},
-		}})
-		s.parts = append(s.parts, b.all[i].part)
+		}
+		s.parts = append(s.parts, one.part)
 	}
 	if err := b.start(ctx); err != nil {
 		return b, err
@@ -123,7 +163,12 @@ func (b *brokers) close() {
 		b.conn.Close()
 	}
 	for _, one := range b.all {
-		_ = one.kill()
+		if one.part != nil {
+			_ = one.kill()
+		}
+	}
+	for _, way := range b.ways {
+		_ = way.Close()
 	}
 }
 
@@ -168,6 +213,11 @@ func (b *brokers) stop(how func(*part) error) error {
 		errs = append(errs, how(one.part))
 	}
 	return errors.Join(errs...)
+}
+
+// of returns the server that a part is.
+func (b *brokers) of(p *part) *broker {
+	return b.all[slices.IndexFunc(b.all, func(one *broker) bool { return one.part == p })]
 }
 
 // leader returns the server that leads a stream.

@@ -34,7 +34,8 @@ const (
 	// Questions that are not for the API server. Each has the parameter feed.
 	freshPath = "/tidings/fresh" // the resourceVersion that the cluster is at now
 	// publishPath asks to publish a resource, with a snapshot that is announced by the
-	// message of the log with the number in the parameter from, or a later one.
+	// message of the log with the number in the parameter from, or a later one. It is refused if the
+	// parameter epoch is not the publisher's epoch.
 	publishPath = "/tidings/publish"
 )
 
@@ -152,6 +153,9 @@ func (t *term) reply(ctx context.Context, m *nats.Msg) (status int, contentType 
 		name, ok := feedOfToken(target.Query().Get("feed"))
 		if !ok {
 			return fail(http.StatusBadRequest, fmt.Errorf("%q names no resource", target.Query().Get("feed")))
+		}
+		if epoch := target.Query().Get("epoch"); epoch != "" && epoch != t.epoch {
+			return fail(http.StatusConflict, fmt.Errorf("the log of cluster %s is another one", t.name))
 		}
 		from, _ := strconv.ParseUint(target.Query().Get("from"), 10, 64)
 		version, status, err := t.own(ctx, target.Path, name, from)

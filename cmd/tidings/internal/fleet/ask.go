@@ -22,8 +22,8 @@ const maxQuestion = 512 << 10
 const askAgain = 2 * time.Second
 
 // askOwn asks the publisher about a feed.
-func (r *replica) askOwn(ctx context.Context, path string, name feedName, from uint64) ([]byte, error) {
-	query := url.Values{"feed": {name.token()}, "from": {strconv.FormatUint(from, 10)}}
+func (r *replica) askOwn(ctx context.Context, path string, name feedName, query url.Values) ([]byte, error) {
+	query.Set("feed", name.token())
 	status, _, body, err := r.ask(ctx, http.MethodGet, path+"?"+query.Encode(), nats.Header{}, nil, askAgain)
 	if err == nil && status != http.StatusOK {
 		err = &statusError{status, string(body)}

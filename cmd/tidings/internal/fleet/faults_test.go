@@ -405,6 +405,42 @@ func TestStoreIsRestored(t *testing.T) {
 	}
 }
 
+// The stores are restored from a copy whose log is longer than that of now, which was begun anew meanwhile. What follows
+// in it looks like news.
+func TestLongerLogIsRestored(t *testing.T) {
+	s := newScene(t)
+	for range 40 {
+		s.write("a")
+	}
+	s.replica.has(s.now())
+	s.publisher.stop()
+	s.publisher = s.rig.publisher("second", via(s.from)) // with a snapshot near the end of the log
+	s.publisher.holds()
+	s.replicaHas("two").stop()
+	copied := t.TempDir()
+	s.restart(func() { s.must(os.CopyFS(copied, os.DirFS(s.dir))) })
+	s.recovers()
+	s.must(s.js().DeleteStream(s.ctx, logOfProd))
+	s.recovers()
+	inf := s.replica.informer()
+	s.from.block(toServer, toClient)
+	s.restart(func() {
+		s.must(os.RemoveAll(s.dir))
+		s.must(os.CopyFS(s.dir, os.DirFS(copied)))
+	})
+	s.eventually("the replica to see the old log", func() error {
+		if err := inf.Engine().Status().LastError; err == nil || !strings.Contains(err.Error(), "has not confirmed that the log is its own") {
+			return fmt.Errorf("the last error is %v", err)
+		}
+		return nil
+	})
+	s.check(s.seen)
+	s.from.cut()
+	s.from.release()
+	s.recovers()
+	s.unmixed()
+}
+
 // incompressible returns text that zstd cannot make much smaller.
 func incompressible(size, seed int) string {
 	out, x := make([]byte, size), uint64(seed)*2654435761+1

@@ -23,19 +23,23 @@ type logReader struct {
 	ctx     context.Context // of run
 
 	mu     sync.Mutex
-	at     position              // of the last message; zero if there is none
-	newest position              // the last message but for those that are read again after the reader went back
-	lost   bool                  // at is zero because the log went back; the next message is after a gap
-	gap    position              // of the first message after the last gap; zero if there was none
-	resets map[feedName]position // after which a feed must begin again; of feeds that are followed
-	bodies map[*watchBody]struct{}
-	heard  time.Time // when the last message came
-	delay  delay
-	beat   beat
-	failed error         // why the log cannot be read; nil if it can
-	closed error         // why it is not read any more; nil if it is
-	turn   int           // goes up when the reader goes back to an earlier position
-	back   chan struct{} // closed then
+	at     position // of the last message; zero if there is none
+	newest position // the last message but for those that are read again after the reader went back
+	lost   bool     // at is zero because the log went back; the next message is after a gap
+	// trusted is the epoch of which snapshots may be used. Streams that were restored from an earlier copy
+	// have epochs, too, that are new to the reader and yet older than what it has. So only the first one is
+	// believed; the publisher must confirm each other one.
+	trusted string
+	gap     position              // of the first message after the last gap; zero if there was none
+	resets  map[feedName]position // after which a feed must begin again; of feeds that are followed
+	bodies  map[*watchBody]struct{}
+	heard   time.Time // when the last message came
+	delay   delay
+	beat    beat
+	failed  error         // why the log cannot be read; nil if it can
+	closed  error         // why it is not read any more; nil if it is
+	turn    int           // goes up when the reader goes back to an earlier position
+	back    chan struct{} // closed then
 
 	known    chan struct{} // closed when it was read, or could not be, for the first time
 	setKnown func()
@@ -190,7 +194,9 @@ func (l *logReader) handle(m message, turn int) bool {
 	again := m.Epoch == l.newest.Epoch && m.Number <= l.newest.Number // what it says of the publisher is old
 	switch {
 	case l.lost:
-		l.gap, l.lost = m.position, false
+		if l.lost = false; l.gap.Epoch != m.Epoch || l.gap.Number < m.Number {
+			l.gap = m.position
+		}
 	case l.at.Epoch == "", m.Epoch == l.at.Epoch && m.Number == l.at.Number+1:
 	case m.kind == kindEpoch && m.Number == 1 && m.Epoch != l.at.Epoch:
 		l.endAll(m.position, errors.New("another publisher has begun"))
@@ -203,6 +209,9 @@ func (l *logReader) handle(m message, turn int) bool {
 		l.gaps++
 	}
 	l.at = m.position
+	if l.trusted == "" {
+		l.trusted = m.Epoch
+	}
 	var to []*watchBody // that the message is for
 	for b := range l.bodies {
 		if m.Number <= b.at.Number {
@@ -282,6 +291,8 @@ func (l *logReader) loseAll(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endAll(position{}, why)
+	// What this epoch has up to here was read, so a snapshot that follows is of a later time.
+	l.gap = position{l.newest.Epoch, l.newest.Number + 1, 0}
 	l.at, l.newest, l.lost = position{}, position{}, true
 	l.gaps++
 }
@@ -308,11 +319,18 @@ func (l *logReader) close(why error) {
 	}
 }
 
-// state returns where the log is, and where the last gap was.
-func (l *logReader) state() (at, gap position) {
+// state returns where the log is, where the last gap was, and of which epoch snapshots may be used.
+func (l *logReader) state() (at, gap position, trusted string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at, l.gap
+	return l.at, l.gap, l.trusted
+}
+
+// trust says that the publisher has confirmed an epoch.
+func (l *logReader) trust(epoch string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trusted = epoch
 }
 
 // reset returns the position after which a feed must begin again, zero if there is none.

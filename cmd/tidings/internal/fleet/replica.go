@@ -194,7 +194,7 @@ func (r *replica) Fresh(ctx context.Context, gvr schema.GroupVersionResource, na
 }
 
 func (r *replica) fresh(ctx context.Context, name feedName) (uint64, error) {
-	body, err := r.askOwn(ctx, freshPath, name, 0)
+	body, err := r.askOwn(ctx, freshPath, name, url.Values{})
 	if err != nil {
 		return 0, err
 	}
@@ -233,8 +233,12 @@ func (r *replica) head(ctx context.Context, name feedName) (head, error) {
 		}
 		if unusable != nil {
 			err = unusable
-			if unusable.from != 0 && time.Since(asked) > headAgain {
-				switch _, failed := r.askOwn(ctx, publishPath, name, unusable.from); {
+			if unusable.epoch != "" && time.Since(asked) > headAgain {
+				from := strconv.FormatUint(unusable.from, 10)
+				switch _, failed := r.askOwn(ctx, publishPath, name, url.Values{"from": {from}, "epoch": {unusable.epoch}}); {
+				case failed == nil && unusable.from == 0:
+					r.log.trust(unusable.epoch)
+					continue
 				case failed == nil:
 					asked = time.Now()
 				case isRefusal(failed):
@@ -260,37 +264,44 @@ func isRefusal(err error) bool {
 
 // unusableError says why the newest snapshot cannot be used.
 type unusableError struct {
-	why  string
-	from uint64 // number of the first message that may announce one that can; 0: not known yet
+	why string
+	// epoch, if not empty, is what the publisher is to be asked about: for a snapshot that is announced by
+	// the message with the number from, or a later one, or just to confirm the epoch if from is 0.
+	epoch string
+	from  uint64
 }
 
 func (e *unusableError) Error() string { return e.why }
 
 // newestHead returns the newest head of a feed, and why it cannot be used, if so.
 func (r *replica) newestHead(ctx context.Context, name feedName) (h head, unusable *unusableError, err error) {
-	at, gap := r.log.state()
-	if at.Epoch == "" {
-		return h, &unusableError{"the log of the cluster could not be read yet", 0}, nil
+	at, gap, trusted := r.log.state()
+	switch at.Epoch {
+	case "":
+		return h, &unusableError{"the log of the cluster could not be read yet", "", 0}, nil
+	case trusted:
+	default:
+		return h, &unusableError{"the publisher has not confirmed that the log is its own, and not an old one", at.Epoch, 0}, nil
 	}
 	msg, err := r.last(ctx, snapshotsStream, snapshotsSubject+token(r.name)+"."+name.token()+".head")
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return h, &unusableError{"it is not published", at.Number}, nil
+		return h, &unusableError{"it is not published", at.Epoch, at.Number}, nil
 	}
 	if err != nil {
 		return h, nil, err
 	}
 	if err := parseHead(msg.Data, &h); err != nil {
-		return h, &unusableError{"the newest snapshot: " + err.Error(), at.Number}, nil
+		return h, &unusableError{"the newest snapshot: " + err.Error(), at.Epoch, at.Number}, nil
 	}
 	switch reset := r.log.reset(name); {
 	case h.Epoch != at.Epoch:
-		return h, &unusableError{"the newest snapshot is of another publisher", 1}, nil
+		return h, &unusableError{"the newest snapshot is of another publisher", at.Epoch, 1}, nil
 	case h.Epoch == gap.Epoch && h.Number < gap.Number:
-		return h, &unusableError{"messages of the log are missing since the newest snapshot", gap.Number}, nil
+		return h, &unusableError{"messages of the log are missing since the newest snapshot", at.Epoch, gap.Number}, nil
 	case h.Epoch == reset.Epoch && h.Number < reset.Number:
-		return h, &unusableError{"the newest snapshot is too old", reset.Number}, nil
+		return h, &unusableError{"the newest snapshot is too old", at.Epoch, reset.Number}, nil
 	case h.ID == r.feed(name).broken():
-		return h, &unusableError{"the newest snapshot is not complete", h.Number + 1}, nil
+		return h, &unusableError{"the newest snapshot is not complete", at.Epoch, h.Number + 1}, nil
 	}
 	stream, err := r.js.Stream(ctx, logStream+token(r.name))
 	if err != nil {
@@ -298,7 +309,7 @@ func (r *replica) newestHead(ctx context.Context, name feedName) (h head, unusab
 	}
 	begins, err := stream.GetMsg(ctx, h.Sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && begins.Header.Get(jetstream.MsgIDHeader) != h.id() {
-		return h, &unusableError{"the log does not reach back to the newest snapshot", h.Number + 1}, nil
+		return h, &unusableError{"the log does not reach back to the newest snapshot", at.Epoch, h.Number + 1}, nil
 	}
 	return h, nil, err
 }

@@ -40,12 +40,10 @@ type witness struct {
 	events []told
 }
 
-// witness begins to note events.
-func (p *part) witness(name string) *witness {
+// informer waits for the informer of the config maps.
+func (p *part) informer() (inf *mirror.Informer) {
 	p.Helper()
-	w := &witness{name: name}
-	var inf *mirror.Informer
-	p.eventually("the informer of "+name, func() error {
+	p.eventually("the informer", func() error {
 		c, err := p.mirror.Cluster("prod")
 		if err != nil {
 			return err
@@ -56,7 +54,14 @@ func (p *part) witness(name string) *witness {
 		}
 		return err
 	})
-	inf.Engine().AddHandler(informer.HandlerFunc[*codec.Raw](w.handle), informer.Bookmarks(), informer.Named("witness"))
+	return inf
+}
+
+// witness begins to note events.
+func (p *part) witness(name string) *witness {
+	p.Helper()
+	w := &witness{name: name}
+	p.informer().Engine().AddHandler(informer.HandlerFunc[*codec.Raw](w.handle), informer.Bookmarks(), informer.Named("witness"))
 	return w
 }
 
