@@ -27,7 +27,7 @@
 // JetStream may lose acknowledged messages, and a store may be restored from a backup. So a
 // follower believes epochs and numbers only. After a gap, a repetition or a new epoch it begins
 // again with a snapshot that was made afterwards. If there is none, it says so and
-// asks the publisher for one.
+// asks the publisher for one. A new epoch may be an old one of a restored copy, so the publisher has to confirm it.
 //
 // A cluster has one writer. What excludes a second one is the sequence that each message expects the stream
 // to end at, and if one server keeps the stream, the id of the message there: a writer that was replaced, or whose
