@@ -233,7 +233,7 @@ func (r *replica) head(ctx context.Context, name feedName) (head, error) {
 		}
 		if unusable != nil {
 			err = unusable
-			if unusable.epoch != "" && time.Since(asked) > headAgain {
+			if unusable.epoch != "" && (unusable.from == 0 || time.Since(asked) > headAgain) {
 				from := strconv.FormatUint(unusable.from, 10)
 				switch _, failed := r.askOwn(ctx, publishPath, name, url.Values{"from": {from}, "epoch": {unusable.epoch}}); {
 				case failed == nil && unusable.from == 0:
