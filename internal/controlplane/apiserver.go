@@ -85,6 +85,7 @@ func isHealthy(ctx context.Context, config *rest.Config, path string) error {
 	if err != nil {
 		return err
 	}
+	req.Close = true // a connection that is used again may be one to a process that has just ended
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
