@@ -58,9 +58,28 @@ func TestTheTreeOfAnObject(t *testing.T) {
 	p.await("the open object is the current one", "document.querySelector('.relatives [aria-current]').innerText.includes('Deployment')")
 	p.press("j", "j", "j", "k")
 	p.await("the pod is the current one", "document.querySelector('.relatives [aria-current]').innerText.includes('Pod web-1-b')")
+	putCrashing(t, c, "web-1-aa") // above the current one
+	p.awaitText(".relatives", "Pod web-1-aa")
+	p.await("the pod is still the current one", "document.querySelector('.relatives [aria-current]').innerText.includes('Pod web-1-b')")
+	if err := c.Delete(podResource, "shop", "web-1-aa"); err != nil {
+		t.Fatal(err)
+	}
+	// What another object has is never shown as what this one has.
+	evaluate[bool](p, `(() => {
+		window.wrong = [];
+		new MutationObserver(() => {
+			const [of, self] = [".object h2", ".relatives .self .name"].map((s) => document.querySelector(s)?.innerText ?? "");
+			if (of && self && !of.startsWith(self)) window.wrong.push(of + ": " + self);
+		}).observe(document, { subtree: true, childList: true, characterData: true });
+		return true;
+	})()`)
 	p.press(enter)
 	p.awaitText(".object h2", "Pod web-1-b in shop")
 	p.press("r")
+	p.await("the pod is the open one", "document.querySelector('.relatives .self')?.innerText.includes('Pod web-1-b')")
+	if wrong := evaluate[[]string](p, "window.wrong"); len(wrong) > 0 {
+		t.Errorf("the tree of another object is shown: %q", wrong)
+	}
 	p.await("its owners are above it", "[...document.querySelectorAll('.relatives')[0].querySelectorAll('.name')].map((e) => e.innerText).join() === 'Deployment web,ReplicaSet web-1,Pod web-1-b'")
 	p.press("G")
 	p.await("the last neighbour is the current one", "document.querySelector('.relatives:last-of-type li:last-child').hasAttribute('aria-current')")

@@ -1,6 +1,6 @@
 // What changed around a moment: all changes of the selection, with gaps in their places.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { Fields, gapText, toneOf, what, writers } from "./difference";
 import { hour, visibleText } from "./format";
 import type { Change, Gap } from "./history";
@@ -56,7 +56,7 @@ export function Changes() {
     } else p.set("since", `-${q.around}m`);
     return path + "?" + p;
   }));
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another view found
     let left = false;
     found.value = nothing;
     void load((JSON.parse(paths) as string[]).map((path) => [path, ""]), () => !left);

@@ -1,7 +1,7 @@
 // What differs between two versions of the open object, or between it and another one.
 // The server makes the difference.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { Fields } from "./difference";
 import { date, visibleText } from "./format";
 import type { Field, Gap } from "./history";
@@ -13,7 +13,7 @@ import { objectPath, subject } from "./subject";
 
 interface Side { namespace?: string; name: string; resourceVersion: string; moment?: { time: string; gap?: Gap } }
 interface Difference { data: Field[]; from: Side; to: Side }
-const result = signal<{ difference?: Difference; problem?: Error }>({});
+const result = signal<{ of?: string; difference?: Difference; problem?: Error }>({});
 
 function About({ side }: { side: Side }) {
   return (
@@ -38,16 +38,17 @@ export function Compare() {
   const version = subject.value.object?.metadata?.resourceVersion;
   const kind = String(subject.value.object?.kind ?? "");
   const asked = Boolean(from || other || to);
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another object has
     const stop = new AbortController();
-    result.value = asked ? result.value : {};
+    const of = [object, resource, cluster].join(" ");
+    if (!asked || result.value.of !== of) result.value = {};
     if (asked && ready) {
       const p = new URLSearchParams({ diff: "true" });
       for (const [name, value] of [["from", from], ["with", other], ["to", to]]) if (value) p.set(name, value);
       const timer = setTimeout(() => {
         getJSON<Difference>(objectPath(object) + "?" + p, stop.signal)
-          .then((difference) => (result.value = { difference }))
-          .catch((problem) => !stop.signal.aborted && (result.value = { problem }));
+          .then((difference) => (result.value = { of, difference }))
+          .catch((problem) => !stop.signal.aborted && (result.value = { of, problem }));
       }, 150); // an object that changes all the time is not compared all the time
       stop.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
     }

@@ -1,7 +1,7 @@
 // An object at a glance: what kubectl describe would say first, by rules that hold for
 // every kind.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { Exact } from "./exact";
 import { age, text, tone, visibleText } from "./format";
 import { base, clusterOf, go, none, query } from "./query";
@@ -259,13 +259,13 @@ export function Glance({ object }: { object: any }) {
   const { object: key, at } = query.value;
   const uid = object.metadata?.uid;
   const seen = inSight.value;
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another object has
     const stop = new AbortController();
     if (seen && object.kind !== "Event") followEvents(object, at, stop.signal);
     return () => stop.abort();
   }, [path, key, at, uid, token.value, seen]);
   // The columns are made again when the object has changed, once a second at most.
-  useEffect(() => {
+  useLayoutEffect(() => {
     essentials.value = null;
   }, [path, key, at]);
   useEffect(() => {

@@ -1,6 +1,6 @@
 // An object as YAML: lines that can be folded and searched.
 import { computed, effect, signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { date, visibleText } from "./format";
 import { getJSON } from "./stream";
 import { go, query } from "./query";
@@ -146,16 +146,18 @@ export function Manifest() {
   const { object, version } = query.value;
   const all = lines.value;
   const matches = new Set(found.value);
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another object or version has
     current.value = 0;
     folded.value = new Set();
   }, [object]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!version) return;
+    const stop = new AbortController();
     past.value = { version };
-    getJSON<{ data: any[]; moment: { time: string } }>(listPath.value + "?" + new URLSearchParams({ at: version, ...selected(object) }))
+    getJSON<{ data: any[]; moment: { time: string } }>(listPath.value + "?" + new URLSearchParams({ at: version, ...selected(object) }), stop.signal)
       .then(({ data, moment }) => (past.value = data.length ? { version, object: mask(data[0]), time: moment.time } : { version, problem: new Error("It did not exist then.") }))
-      .catch((problem) => (past.value = { version, problem }));
+      .catch((problem) => !stop.signal.aborted && (past.value = { version, problem }));
+    return () => stop.abort();
   }, [object, version]);
   return (
     <>

@@ -1,9 +1,9 @@
 // The tree of the open object, kept up to date while somebody looks.
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { query } from "./query";
 import type { Moment } from "./rows";
 import { getJSON, Problem } from "./stream";
-import { objectPath, subject } from "./subject";
+import { listPath, objectPath, subject } from "./subject";
 
 export interface Finding { message: string; field: string }
 export interface Ref { apiVersion: string; kind: string; namespace?: string; name: string }
@@ -18,10 +18,22 @@ interface Tree {
 }
 interface State { tree?: Tree; moment?: Moment; problem?: Error }
 
-export const relations = signal<State>({});
+const looked = signal<State & { at: string }>({ at: "" }); // the tree that was read last
+
+// place is the object and the moment that are open.
+export const place = computed(() => [listPath.value, query.value.object, query.value.at].join(" "));
+
+// relations is the tree of the place, and empty until it is read.
+export const relations = computed<State>(() => (looked.value.at === place.value ? looked.value : {}));
 
 // A line of the view is an object, or a remark about those that are left out.
 export interface Line { depth: number; node?: Node; remark?: string }
+
+// same reports whether two lines, maybe of two readings, are of one object.
+export function same(a: Line, b: Line): boolean {
+  const [x, y] = [a.node, b.node];
+  return !!x && !!y && x.apiVersion === y.apiVersion && x.kind === y.kind && x.namespace === y.namespace && x.name === y.name;
+}
 
 const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
@@ -56,16 +68,17 @@ const every = 2000; // nor less often: what belongs to the object changes, too
 // followRelations shows the tree until the signal. A tree of the past does not change.
 export function followRelations(signal: AbortSignal): void {
   const { object, at } = query.value;
+  const here = place.value;
   const path = objectPath(object) + "?" + new URLSearchParams({ tree: "true", neighbours: "true", ...(at && { at }) });
   let [asked, busy, changed, version, timer] = [0, false, false, "", 0];
   const look = async () => {
     [asked, busy, changed] = [Date.now(), true, false];
     try {
       const { data, moment } = await getJSON<{ data: Tree; moment?: Moment }>(path, signal);
-      relations.value = { tree: data, moment };
+      looked.value = { at: here, tree: data, moment };
     } catch (e) {
       if (signal.aborted) return;
-      relations.value = { ...relations.value, problem: e as Error };
+      looked.value = { ...(looked.value.at === here && looked.value), at: here, problem: e as Error };
       if (e instanceof Problem && e.final) return;
     }
     busy = false;

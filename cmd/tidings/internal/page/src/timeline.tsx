@@ -1,6 +1,6 @@
 // The timeline of the open object: its changes, and those of what it owns.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { age, date, hour, visibleText } from "./format";
 import { Fields, gapText, toneOf, what, writers } from "./difference";
 import { type Change, earlier, follow, type Gap, history, type Lane } from "./history";
@@ -75,7 +75,7 @@ export function Timeline() {
   const { object, resource, cluster } = query.value;
   const uid = subject.value.object?.metadata?.uid;
   const moment = at.value;
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another object had
     const stop = new AbortController();
     chosen.value = -1;
     marked.value = "";

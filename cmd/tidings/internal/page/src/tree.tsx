@@ -5,24 +5,37 @@ import { useEffect } from "preact/hooks";
 import { age, tone, visibleText } from "./format";
 import { openOther } from "./glance";
 import { Failed } from "./object";
-import { query } from "./query";
-import { family, type Line, neighbourhood, type Node, type Ref, relations, followRelations } from "./relations";
+import { family, followRelations, type Line, neighbourhood, type Node, place, type Ref, relations, same } from "./relations";
 import { inSight } from "./rows";
 import { token } from "./stream";
-import { listPath, subject } from "./subject";
+import { subject } from "./subject";
 import { clock } from "./time";
-
-const chosen = signal(-1); // the line that keys act on, -1 for that of the open object
 
 const lines = computed(() => {
   const { tree } = relations.value;
   return tree ? [family(tree), neighbourhood(tree)] : [[], []];
 });
 const all = computed(() => lines.value.flat());
-const here = () => (chosen.value >= 0 ? chosen.value : all.value.findIndex((l) => l.node === relations.value.tree?.object));
+
+const chosen = signal<{ at: string; line: Line; index: number } | null>(null);
+
+// here is the index of the line that keys act on: the chosen one, wherever it is in what
+// was read last, or else that of the open object.
+const here = computed(() => {
+  const { tree } = relations.value;
+  const c = chosen.value;
+  if (c?.at !== place.value) return all.value.findIndex((l) => l.node === tree?.object);
+  const found = all.value.findIndex((l) => same(l, c.line));
+  return found >= 0 ? found : Math.min(c.index, all.value.length - 1);
+});
+
+function choose(index: number): void {
+  const line = all.value[index];
+  if (line) chosen.value = { at: place.value, line, index };
+}
 
 function move(to: number): void {
-  chosen.value = Math.max(0, Math.min(to, all.value.length - 1));
+  choose(Math.max(0, Math.min(to, all.value.length - 1)));
   requestAnimationFrame(() => document.querySelector(".object .relatives [aria-current]")?.scrollIntoView({ block: "nearest" }));
 }
 
@@ -34,9 +47,9 @@ function open(n: (Ref & { missing?: boolean }) | undefined): void {
 }
 
 export const treeKeys: Record<string, () => void> = {
-  j: () => move(here() + 1), ArrowDown: () => move(here() + 1), k: () => move(here() - 1), ArrowUp: () => move(here() - 1),
-  PageDown: () => move(here() + 10), PageUp: () => move(here() - 10), g: () => move(0), G: () => move(all.value.length),
-  Enter: () => open(all.value[here()]?.node),
+  j: () => move(here.value + 1), ArrowDown: () => move(here.value + 1), k: () => move(here.value - 1), ArrowUp: () => move(here.value - 1),
+  PageDown: () => move(here.value + 10), PageUp: () => move(here.value - 10), g: () => move(0), G: () => move(all.value.length),
+  Enter: () => open(all.value[here.value]?.node),
 };
 
 function Name({ of, here }: { of: Ref & { missing?: boolean }; here?: string }) {
@@ -58,7 +71,7 @@ function links(n: Node): string[] {
 }
 
 function Row({ line: { depth, node, remark }, index }: { line: Line; index: number }) {
-  const current = index === here() ? "true" : undefined;
+  const current = index === here.value ? "true" : undefined;
   const style = { "--depth": depth } as never;
   if (!node) return <li class="quiet" style={style} aria-current={current}>{remark}</li>;
   const { tree } = relations.value;
@@ -66,7 +79,7 @@ function Row({ line: { depth, node, remark }, index }: { line: Line; index: numb
   const bad = node.missing || node.wrong?.length;
   const since = node.created ? age((clock.value - Date.parse(node.created)) / 1000) : "";
   return (
-    <li style={style} class={node === tree?.object ? "self" : ""} aria-current={current} onClick={() => (chosen.value = index)} onDblClick={() => open(node)}>
+    <li style={style} class={node === tree?.object ? "self" : ""} aria-current={current} onClick={() => choose(index)} onDblClick={() => open(node)}>
       <div class="node">
         <Name of={node} here={tree?.object.namespace} />
         <span class={"state " + (bad ? "bad" : tone(state.split(" ").pop()!))}>{visibleText(state)}</span>
@@ -80,21 +93,15 @@ function Row({ line: { depth, node, remark }, index }: { line: Line; index: numb
 }
 
 export function Tree() {
-  const { object, at } = query.value;
-  const path = listPath.value;
   const { at: known, object: content } = subject.value;
   const seen = inSight.value;
   const ready = known > 0; // before, the version of the resource is not known
   const uid = content?.metadata?.uid;
   useEffect(() => {
-    relations.value = {};
-    chosen.value = -1;
-  }, [path, object, at]);
-  useEffect(() => {
     const stop = new AbortController();
     if (ready && uid && seen) followRelations(stop.signal);
     return () => stop.abort();
-  }, [path, object, at, token.value, ready, uid, seen]);
+  }, [place.value, token.value, ready, uid, seen]);
   const { tree, problem } = relations.value;
   const cause = tree?.cause ?? [];
   const last = cause[cause.length - 1];
