@@ -53,6 +53,7 @@ func (f *natsFlags) connect(url string, log *slog.Logger, atOnce bool) (*nats.Co
 	opts := []nats.Option{
 		nats.Name("tidings " + thisBuild().Version), nats.RetryOnFailedConnect(!atOnce), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectDelay),
 		nats.IgnoreAuthErrorAbort(), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.SyncQueueLen(2048), // an answer has far fewer messages; by default, each question would allocate 0.5 MB
 		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "server", nc.ConnectedUrlRedacted()) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {

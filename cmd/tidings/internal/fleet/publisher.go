@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ type Publisher struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	log  *slog.Logger
+	// making bounds the snapshots that are made at once. Clusters that begin, or change, alike come to need one at the same time, and
+	// their changes must not wait for all of these.
+	making chan struct{}
 
 	mu       sync.Mutex
 	clusters map[*mirror.Cluster]*published
@@ -62,7 +66,7 @@ func NewPublisher(nc *nats.Conn, opts PublisherOptions) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{opts: opts, nc: nc, js: js, log: opts.Logger, clusters: map[*mirror.Cluster]*published{}}, nil
+	return &Publisher{opts: opts, nc: nc, js: js, log: opts.Logger, making: make(chan struct{}, (runtime.GOMAXPROCS(0)+1)/2), clusters: map[*mirror.Cluster]*published{}}, nil
 }
 
 // Record implements [mirror.Recorder]: it publishes what an informer has, for as long as it

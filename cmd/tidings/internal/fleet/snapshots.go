@@ -84,6 +84,13 @@ var slots = [...]string{"a", "b"}
 func (s *snapshots) make(ctx context.Context, f *feed, at position) (size int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	making := s.term.published.making
+	select {
+	case making <- struct{}{}:
+		defer func() { <-making }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 	view := f.inf.Engine().View()
 	defer view.Release()
 	if !view.Synced() {
