@@ -374,7 +374,7 @@ func (f *fleet) replica(ctx context.Context) (figures, error) {
 	}
 	defer readers.close()
 	time.Sleep(f.time() / 5)
-	lags, err := readers.time(f.time())
+	lags, err := readers.time(8 * f.time()) // NATS writes its files through every two minutes
 	if err != nil {
 		return nil, err
 	}
