@@ -5,6 +5,7 @@ package cli_test
 import (
 	"context"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,7 +82,23 @@ spec:
 	check(t, out, "NAMESPACE NAME COLOUR TAIL", "default k red 3")
 	out, _, _ = r.run("api-resources", "-o", "name")
 	contains(t, out, "kites.example.com\n", "pods\n", "deployments.apps\n")
-	for l := before.line(); !strings.Contains(l, "kites.example.com"); l = before.line() {
+	// The watch may have begun after the definition was made, so the definition changes until it is told.
+	for i, told := 0, false; !told; i++ {
+		r.kubectl("", "label", "crd/kites.example.com", "--overwrite", "told="+strconv.Itoa(i))
+		for more := true; more && !told; {
+			select {
+			case l, ok := <-before.stdout:
+				if !ok {
+					t.Fatalf("the watch has ended: %s", drain(before.stderr))
+				}
+				told = strings.Contains(l, "kites.example.com")
+			default:
+				more = false
+			}
+		}
+		if i == 300 {
+			t.Fatal("the watch tells nothing of the definition")
+		}
 	}
 }
 

@@ -167,7 +167,7 @@ func TestRealReplicas(t *testing.T) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := holds()
 		if err == nil {

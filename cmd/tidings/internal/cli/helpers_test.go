@@ -184,17 +184,30 @@ func (w *world) begin(args ...string) *session {
 	return s
 }
 
-// lines is a writer and the lines written to it.
+// lines is a writer and the lines written to it. All are there once it is closed.
 func lines() (<-chan string, io.WriteCloser) {
 	r, w := io.Pipe()
-	out := make(chan string, 10000)
+	out, read := make(chan string, 10000), make(chan struct{})
 	go func() {
+		defer close(read)
 		defer close(out)
 		for scan := bufio.NewScanner(r); scan.Scan(); {
 			out <- scan.Text()
 		}
 	}()
-	return out, w
+	return out, lineWriter{w, read}
+}
+
+type lineWriter struct {
+	*io.PipeWriter
+	read <-chan struct{} // closed when the last line is in the channel
+}
+
+// Close waits for the last line: a write returns before its lines are in the channel.
+func (w lineWriter) Close() error {
+	err := w.PipeWriter.Close()
+	<-w.read
+	return err
 }
 
 // line returns the next line of the output.
@@ -217,7 +230,7 @@ func (s *session) take(from <-chan string, what string) string {
 			s.world.Fatalf("no %s, the command has ended with %d: %s", what, s.stop(), drain(s.stderr))
 		}
 		return l
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute): // a watch whose server was away for long tries again after up to a minute
 		s.world.Fatalf("no %s comes; on stderr: %s", what, drain(s.stderr))
 		return ""
 	}

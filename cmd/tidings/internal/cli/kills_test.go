@@ -81,6 +81,9 @@ func TestKilledServersKeepTheirHistory(t *testing.T) {
 	stopChurn = k.churn()
 	k.await("changes while no server runs", func() bool { return k.written.Load() > 50 })
 	stopChurn()
+	// The last change is one that the list has: nothing would tell of an object that was created and
+	// deleted in the gap.
+	k.create("last-in-the-gap")
 	if err := k.cp.ForgetHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -279,21 +282,22 @@ func (k *killed) churn() (stop func()) {
 		running.Go(func() {
 			api := k.core.CoreV1().ConfigMaps("default")
 			there := map[string]bool{} // of an earlier churn, an object may be there
+			// The end of ctx ends no request: it could be carried out after the churn.
 			for ctx.Err() == nil {
 				name, value := fmt.Sprint("c-", worker, "-", rng.IntN(10)), fmt.Sprint(rng.Uint64())
 				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}
 				var err error
 				switch {
 				case there[name] && rng.IntN(6) == 0:
-					err, there[name] = api.Delete(ctx, name, metav1.DeleteOptions{}), false
+					err, there[name] = api.Delete(k.Context(), name, metav1.DeleteOptions{}), false
 				case there[name]:
-					cm, err = api.Update(ctx, cm, metav1.UpdateOptions{})
+					cm, err = api.Update(k.Context(), cm, metav1.UpdateOptions{})
 				default:
-					cm, err = api.Create(ctx, cm, metav1.CreateOptions{})
+					cm, err = api.Create(k.Context(), cm, metav1.CreateOptions{})
 					there[name] = true
 				}
 				if err != nil {
-					continue // it was there, or the churn ends
+					continue // it was there
 				}
 				if cm.ResourceVersion != "" {
 					v, _ := strconv.ParseUint(cm.ResourceVersion, 10, 64)
@@ -306,6 +310,15 @@ func (k *killed) churn() (stop func()) {
 		})
 	}
 	return func() { cancel(); running.Wait() }
+}
+
+// create creates an object.
+func (k *killed) create(name string) {
+	k.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := k.core.CoreV1().ConfigMaps("default").Create(k.Context(), cm, metav1.CreateOptions{}); err != nil {
+		k.Fatal(err)
+	}
 }
 
 // recorded waits until the history has the newest version.

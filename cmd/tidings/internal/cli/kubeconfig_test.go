@@ -3,9 +3,11 @@
 package cli_test
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,19 +25,21 @@ func (s *session) announced() (said string) {
 	return said
 }
 
-// freePort returns a port that is free, for a server that is started again.
+// freePort returns a port that is free, for a server that is started again. Systems give
+// none below 32768 to who does not name it, so that nobody gets it in between.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := strconv.Itoa(10000 + rand.IntN(20000))
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal(err)
+	return ""
 }
 
 // A kubeconfig that was written for others has nobody's credentials, names the address

@@ -206,7 +206,7 @@ func TestGetWatchIsKubectls(t *testing.T) {
 		return n
 	}
 	before := open()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // so many programs take their time to start
 	t.Cleanup(cancel)
 	type pair struct {
 		kubectl *bufio.Reader

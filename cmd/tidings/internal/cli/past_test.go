@@ -61,7 +61,7 @@ func (p *past) moment(changes int) string {
 
 func (p *past) momentOf(address string, changes int) string {
 	p.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var answer struct{ Data []any }
 		_, body := httpGet(p, address+"?changes=true&since="+url.QueryEscape("2000-01-01T00:00:00Z"))
 		if _ = json.Unmarshal([]byte(body), &answer); answer.Data != nil && len(answer.Data) == changes {
@@ -301,7 +301,7 @@ func TestTwoClustersOfOneName(t *testing.T) {
 		w.create(pod("of-" + string(uid)))
 		p = &past{world: w, dir: dir}
 		p.server, p.url = w.serve("--resource", "pods", "--history", dir)
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			// Until the server knows which cluster it is, it tells the past of the one before.
 			_, body := httpGet(t, p.url+"/pods?at=-0s")
 			if strings.Contains(body, "of-"+string(uid)) {
@@ -379,7 +379,7 @@ func TestThePastOfTheDemo(t *testing.T) {
 	w := &world{TB: t}
 	_, url := w.serve("--demo", "--resource", "pods")
 	p := &past{world: w, url: url}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if code, body := httpGet(t, url+"/pods?at=-0s&limit=1"); code == 200 {
 			break
 		} else if time.Now().After(deadline) {

@@ -96,9 +96,11 @@ func TestLogLevel(t *testing.T) {
 	w := newWorld(t)
 	w.create(pod("p"))
 	w.clusters[0].Compact()
-	_, errs, code := w.run("watch", "pods", "--since", "1", "--timeout", "200ms", "-v", "info")
-	if code != 0 || !strings.Contains(errs, "level=") {
-		t.Errorf("%d, %q", code, errs)
+	s := w.begin("watch", "pods", "--since", "1", "-v", "info")
+	for !strings.Contains(s.remark(), "level=") {
+	}
+	if code := s.stop(); code != 0 {
+		t.Error(code)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestServeLogOfTheProcess(t *testing.T) {
 	defer front.Close()
 	written := filepath.Join(t.TempDir(), "kubeconfig")
 	cmd, _, errs := program(t, "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--resource", "pods", "--write-kubeconfig", written, "--kubeconfig", kubeconfigOf(t, front.URL))
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(written); err == nil { // about to serve
 			break
 		}

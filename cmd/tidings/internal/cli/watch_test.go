@@ -311,7 +311,7 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 func TestWatchTimeout(t *testing.T) {
 	w := newWorld(t)
 	w.create(pod("p"))
-	out, errs, code := w.run("watch", "pods", "--timeout", "300ms")
+	out, errs, code := w.run("watch", "pods", "--timeout", "5s") // in which it has to print the list, on a slow machine, too
 	if code != 0 || errs != "" {
 		t.Errorf("%d: %s", code, errs)
 	}

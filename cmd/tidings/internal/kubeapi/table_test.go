@@ -44,6 +44,7 @@ func TestTables(t *testing.T) {
 			"additionalPrinterColumns": [{"name": "Colour", "type": "string", "jsonPath": ".spec.colour"}, {"name": "Tail", "type": "integer", "jsonPath": ".spec.tail", "priority": 1}, {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]}]}}`)
 	post(t, r.theirs, "/apis/tables.example.com/v1/namespaces/tables/kites", `{"apiVersion": "tables.example.com/v1", "kind": "Kite", "metadata": {"name": "k"}, "spec": {"colour": "red", "tail": 7}}`)
 
+	eventually(t, "the mirror knows of kites", func() bool { return r.ours.get("/apis/tables.example.com/v1/kites").code == http.StatusOK })
 	for _, path := range []string{
 		"/api/v1/namespaces/tables/pods", "/api/v1/namespaces/tables/pods?limit=7", "/api/v1/namespaces/tables/pods/p-01", "/api/v1/namespaces/tables/pods?fieldSelector=status.phase=Failed", "/api/v1/namespaces/tables/pods?labelSelector=nothing",
 		"/apis/tables.example.com/v1/kites", "/apis/tables.example.com/v1/namespaces/tables/kites/k",

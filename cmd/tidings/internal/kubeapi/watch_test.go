@@ -133,6 +133,7 @@ func TestWatchesAreTheSame(t *testing.T) {
 			}
 			q := ask{path: k.path("default", ""), accept: accept, query: url.Values{"watch": {"1"}, "timeoutSeconds": {"3"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"}}}
 			all.Go(func() {
+				r.ours.get(q.path) // the first list of a resource may take longer than the watch
 				theirs, err1 := r.theirs.try(t.Context(), q)
 				ours, err2 := r.ours.try(t.Context(), q)
 				if err1 != nil || err2 != nil {

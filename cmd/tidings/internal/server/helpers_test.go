@@ -193,7 +193,7 @@ func same(tb testing.TB, what string, got, want []string) {
 // eventually waits for a condition that has no notification.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			tb.Fatalf("it did not come to be that %s", what)

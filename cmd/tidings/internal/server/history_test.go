@@ -33,7 +33,7 @@ func remember(tb testing.TB, o options) options {
 // reach waits until the history has a version.
 func (r *rig) reach(token, path, version string) {
 	r.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		a := r.as(token, path+"?limit=1&at="+version)
 		if a.code == http.StatusOK {

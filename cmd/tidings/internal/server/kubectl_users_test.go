@@ -96,7 +96,7 @@ func TestKubectlOfEveryUser(t *testing.T) {
 	each([]string{
 		"get pods -n team-a -o wide", "get pods -n team-a -o yaml", "get deploy -n team-a -o json", "get all -n team-a", "get pods -A", "get ns team-a",
 		"describe pod POD -n team-a", "describe deploy users -n team-a", "explain deploy.spec.strategy", "get nothing -n team-a",
-		"wait pod/POD -n team-a --for=jsonpath={.metadata.name}=POD --timeout=5s", "wait deploy/users -n team-a --for=condition=Available --timeout=1s",
+		"wait pod/POD -n team-a --for=jsonpath={.metadata.name}=POD --timeout=1m", "wait deploy/users -n team-a --for=condition=Available --timeout=1s",
 		"auth can-i list pods -n team-a", "auth can-i list pods -A", "auth can-i --list -n team-a", "auth whoami", "version",
 	}, func(user controlplane.User, command string) {
 		want := said(through, user, "direct", command)

@@ -87,7 +87,12 @@ func (l *leaks) checked(method, path, token string, header ...string) (int, stri
 
 // response returns the status and body of a response. A watch is read for a moment.
 func (l *leaks) response(method, path, token string, header ...string) (int, string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	return l.responseUntil("", method, path, token, header...)
+}
+
+// responseUntil is response, and reads a watch that has begun up to a text, if that is not "".
+func (l *leaks) responseUntil(text, method, path, token string, header ...string) (int, string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, l.url+path, strings.NewReader(""))
 	if err != nil {
@@ -106,6 +111,19 @@ func (l *leaks) response(method, path, token string, header ...string) (int, str
 		return 0, ""
 	}
 	defer resp.Body.Close()
+	if text != "" && resp.StatusCode == http.StatusSwitchingProtocols {
+		defer time.AfterFunc(time.Minute, func() { resp.Body.Close() }).Stop() // the end of ctx would not end it
+		var said []byte
+		buf := make([]byte, 4<<10)
+		for !strings.Contains(string(said), text) {
+			n, err := resp.Body.Read(buf)
+			if said = append(said, buf[:n]...); err != nil {
+				break
+			}
+		}
+		l.requests.Add(1)
+		return resp.StatusCode, fmt.Sprint(resp.Header) + string(said)
+	}
 	if strings.Contains(path, "watch=true") || strings.Contains(path, "window=true") || strings.Contains(path, "/watch/") {
 		defer time.AfterFunc(300*time.Millisecond, func() {
 			cancel()

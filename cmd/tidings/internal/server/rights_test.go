@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/tidings-io/tidings/cmd/tidings/internal/access"
 	"github.com/tidings-io/tidings/cmd/tidings/internal/mirror"
 	"github.com/tidings-io/tidings/internal/controlplane"
@@ -67,7 +70,7 @@ func status(tb testing.TB, client *http.Client, method, url, token string) (code
 }
 
 // serviceAccount creates a service account with rules, in a namespace or, if that is
-// "", in all, and returns its token.
+// "", in all, and returns its token when the rules are in force.
 func (a *api) serviceAccount(namespace, name, rules string, in string) string {
 	a.Helper()
 	a.do("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
@@ -79,9 +82,35 @@ func (a *api) serviceAccount(namespace, name, rules string, in string) string {
 		role := name + "-in-" + in
 		a.do("POST", at+strings.ToLower(kind)+"s", fmt.Sprintf(`{"metadata":{"name":%q},"rules":%s}`, role, rules))
 		a.do("POST", at+strings.ToLower(kind)+"bindings", fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"ServiceAccount","name":%q,"namespace":%q}]}`, role, kind, role, name, namespace))
+		a.inForce("system:serviceaccount:"+namespace+":"+name, rules, in)
 	}
 	out := a.do("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+name+"/token", `{"spec":{"expirationSeconds":3600}}`)
 	return out["status"].(map[string]any)["token"].(string)
+}
+
+// inForce waits until the API server, which learns of new rules a moment later, permits a user
+// what they say.
+func (a *api) inForce(user, rules, in string) {
+	a.Helper()
+	var parsed []rbacv1.PolicyRule
+	if err := json.Unmarshal([]byte(rules), &parsed); err != nil {
+		a.Fatal(err)
+	}
+	for _, rule := range parsed {
+		spec := authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: in, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+		}}
+		if len(rule.ResourceNames) > 0 {
+			spec.ResourceAttributes.Name = rule.ResourceNames[0]
+		}
+		body, err := json.Marshal(map[string]any{"spec": spec})
+		if err != nil {
+			a.Fatal(err)
+		}
+		eventually(a, user+" has its rights", func() bool {
+			return a.do("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", string(body))["status"].(map[string]any)["allowed"] == true
+		})
+	}
 }
 
 // The mirror and the API server give the same answers to the same requests, in the same

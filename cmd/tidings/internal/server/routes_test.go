@@ -227,6 +227,7 @@ func TestNotSyncedYet(t *testing.T) {
 		cluster: fakeapi.Options{NoWatchList: true}, fault: fakeapi.On("list", configMaps, &fakeapi.Fault{Until: hold}),
 		mirror: mirror.Options{Wait: 100 * time.Millisecond, Resources: []string{"cm", mirror.Everything}},
 	})
+	eventually(t, "the first list is under way", func() bool { return r.cluster.Count("list", configMaps) > 0 })
 	a := r.get("/cm")
 	if a.code != http.StatusServiceUnavailable || a.Reason != "NotSynced" || a.header.Get("Retry-After") == "" || a.Progress == nil || a.Progress.Phase != "listing" {
 		t.Errorf("%d %v %s", a.code, a.header, a.body)

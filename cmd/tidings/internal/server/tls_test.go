@@ -154,6 +154,10 @@ func TestCallersAreTheAPIServersOwn(t *testing.T) {
 	}
 	cp := controlplane.Start(t, controlplane.WithAPIServerFlags("--client-ca-file="+file, "--anonymous-auth=false"))
 	admin := newAPI(t, cp.AdminConfig())
+	// The API server publishes its authorities soon after it is ready; that there are none is believed for a minute.
+	eventually(t, "the authorities of clients are published", func() bool {
+		return strings.Contains(fmt.Sprint(admin.do("GET", "/api/v1/namespaces/kube-system/configmaps", "")), "client-ca-file")
+	})
 	r, mirrored := overTLS(t, cp)
 	uid := pkix.AttributeTypeAndValue{Type: []int{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid-1"}
 	type client struct {
