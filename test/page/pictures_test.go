@@ -42,8 +42,8 @@ func TestPictures(t *testing.T) {
 		{"page-object-phone", "dark", "#/pods?cluster=prod&sort=Restarts&descending", "document.querySelector('.object .events li') && document.querySelector('.scroll > .facts')", 390, 780, []string{enter}},
 		{"page-timeline", "light", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 1280, 800, nil},
 		{"page-timeline-phone", "dark", "#/deployments?cluster=prod&object=shop/frontend&view=timeline", "document.querySelectorAll('.lanes li').length > 8 && document.querySelectorAll('.changes > li').length > 5", 390, 780, nil},
-		{"page-tree", "dark", "#/deployments?cluster=prod&object=shop/catalog&view=tree", "document.querySelectorAll('.relatives li').length > 12", 1280, 800, []string{"j", "j"}},
-		{"page-tree-phone", "light", "#/deployments?cluster=prod&object=shop/catalog&view=tree", "document.querySelectorAll('.relatives li').length > 12", 400, 780, nil},
+		{"page-tree", "dark", "#/deployments?cluster=prod&object=shop/cart&view=tree", "document.querySelectorAll('.relatives li').length > 9", 1280, 800, []string{"j", "j"}},
+		{"page-tree-phone", "light", "#/deployments?cluster=prod&object=shop/cart&view=tree", "document.querySelectorAll('.relatives li').length > 9", 400, 780, nil},
 		{"page-pipeline", "dark", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 1280, 560, nil},
 		{"page-pipeline-phone", "light", "#/pipeline", "document.querySelectorAll('.pipeline tbody tr').length > 3", 390, 780, nil},
 	} {

@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/cli"
 	"github.com/tidings-io/tidings/internal/controlplane"
@@ -111,11 +111,8 @@ func (r *rig) command(ctx context.Context, name string, args ...string) (cmd *ex
 // serve runs tidings serve, and returns the URL of its tools.
 func (r *rig) serve() string {
 	r.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	r.must(err)
-	address := free.Addr().String()
-	r.must(free.Close())
-	cmd, errs := r.command(context.Background(), os.Args[0], "serve", "--kubeconfig", r.kubeconfig, "--resource", "configmaps", "--listen", address)
+	written := filepath.Join(r.TempDir(), "mirror")
+	cmd, errs := r.command(context.Background(), os.Args[0], "serve", "--kubeconfig", r.kubeconfig, "--resource", "configmaps", "--listen", "127.0.0.1:0", "--write-kubeconfig", written)
 	r.must(cmd.Start())
 	r.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
@@ -124,11 +121,14 @@ func (r *rig) serve() string {
 		}
 	})
 	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		resp, err := http.Get("http://" + address + "/readyz")
+		mirror, err := clientcmd.BuildConfigFromFlags("", written)
 		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return "http://" + address + "/mcp"
+			var resp *http.Response
+			if resp, err = http.Get(mirror.Host + "/readyz"); err == nil {
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					return mirror.Host + "/mcp"
+				}
 			}
 		}
 		if time.Now().After(until) {

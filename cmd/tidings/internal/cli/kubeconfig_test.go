@@ -25,8 +25,8 @@ func (s *session) announced() (said string) {
 	return said
 }
 
-// freePort returns a port that is free, for a server that is started again. Systems give
-// none below 32768 to who does not name it, so that nobody gets it in between.
+// freePort returns a port that is free, for a server that is started again. The system itself
+// chooses ports from 32768 on, so no other program gets this one in between.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var err error
