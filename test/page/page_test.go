@@ -8,7 +8,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidings-io/tidings/cmd/tidings/internal/demo"
 )
@@ -140,4 +142,46 @@ func TestWhatDoesNotExistIsSaid(t *testing.T) {
 	p.press(":")
 	p.press("pods a=b=c", enter)
 	p.awaitText(".trouble", "labelSelector")
+}
+
+// The chosen row is that of the open object, in whatever way it was opened, and stays where it
+// is when the object is looked at in other ways.
+func TestChosenRow(t *testing.T) {
+	s, c := startEmpty(t)
+	for i := range 300 {
+		putPod(t, c, "shop", fmt.Sprintf("pod-%03d", i), corev1.PodRunning)
+	}
+	for _, name := range []string{"pod-004", "pod-005"} {
+		put(t, c, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
+	}
+	p := visit(t, s, "#/pods?object=shop/pod-005")
+	chosen := func(name string) {
+		t.Helper()
+		p.await(name+" is chosen", "document.querySelector('tr.chosen')?.innerText.includes('"+name+"')")
+	}
+	chosen("pod-005")
+	evaluate[string](p, "location.hash = '#/pods?object=shop/pod-009'")
+	p.awaitText(".object h2", "pod-009")
+	chosen("pod-009")
+	p.press("y")
+	p.awaitText(".object pre", "kind: Pod")
+	p.press("d")
+	p.awaitText(".object .facts", "Running")
+	chosen("pod-009")
+	p.press(escape)
+	p.await("the object is closed", "!document.querySelector('.object')")
+	p.press("j")
+	chosen("pod-010")
+	p.press("G")
+	chosen("pod-299")
+	p.press(enter)
+	p.awaitText(".object h2", "pod-299")
+	p.press("y")
+	p.awaitText(".object pre", "kind: Pod")
+	chosen("pod-299") // and in sight
+	p.await("the table has not moved", "document.querySelector('tr.chosen').getBoundingClientRect().bottom <= innerHeight")
+	evaluate[string](p, "location.hash = '#/replicasets?object=shop/pod-005'") // a row of that name was in the table before
+	p.awaitText(".object h2", "ReplicaSet pod-005")
+	chosen("pod-005")
+	p.await("it is the second row", "document.querySelector('tr.chosen').getAttribute('aria-rowindex') === '3'")
 }

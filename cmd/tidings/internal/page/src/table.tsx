@@ -1,7 +1,7 @@
 import { computed, effect, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { passes, text, tone, visibleText } from "./format";
-import { go, query, several } from "./query";
+import { go, type Query, query, several } from "./query";
 import { type Cell, clusters, columns, link, part, type Row, rows, shown, synced, total, visible, widths, windowFirst } from "./rows";
 import { signal } from "@preact/signals";
 import { clock } from "./time";
@@ -37,10 +37,14 @@ export function sortBy(index: number): void {
   go(again && query.value.descending ? { sort: "", descending: false } : { sort: column.name, descending: again }, true);
 }
 
-export function open(row: Row | undefined): void {
-  if (!row) return;
+// objectOf is the object of a row, as a query names it.
+function objectOf(row: Row): Pick<Query, "object" | "of"> {
   const slash = several(query.value) ? row.key.indexOf("/") : -1; // after the cluster
-  go({ object: row.key.slice(slash + 1), of: slash < 0 ? "" : decodeURIComponent(row.key.slice(0, slash)) });
+  return { object: row.key.slice(slash + 1), of: slash < 0 ? "" : decodeURIComponent(row.key.slice(0, slash)) };
+}
+
+export function open(row: Row | undefined): void {
+  if (row) go(objectOf(row));
 }
 
 // Empty says that there is nothing, as far as one may see.
@@ -98,16 +102,30 @@ export function Table() {
     element.addEventListener("scroll", look, { passive: true });
     const size = new ResizeObserver(look);
     size.observe(element);
-    // Another selection or order begins at the top.
+    // Another selection or order begins at the top. The row of an object that was opened in another
+    // way, such as by a URL, is chosen once, if it is among the first that come.
     let before = "";
+    let opened = "";
+    let drawn: Row[] | null = null;
+    let drawnFor = "";
     const stop = effect(() => {
-      const { object: _, of: __, wide: ___, at: ____, around: _____, ...selects } = query.value;
-      const next = JSON.stringify(selects);
-      if (before && before !== next) {
+      const { resource, cluster, namespace, labels, fields, filter, sort, descending, columns, object, of } = query.value;
+      const selects = JSON.stringify([resource, cluster, namespace, labels, fields, filter, sort, descending, columns]);
+      if (before && before !== selects) {
         element.scrollTop = 0;
         cursor.value = 0;
+        opened = "";
       }
-      before = next;
+      before = selects;
+      if (drawn !== rows.value) [drawn, drawnFor] = [rows.value, selects]; // after a change of the query, the rows are of the one before for a moment
+      const place = object && of + "/" + object;
+      if (opened === place || (place && drawnFor !== selects)) return;
+      const row = drawn.findIndex((r) => {
+        const o = objectOf(r);
+        return o.object === object && o.of === of;
+      });
+      if (row >= 0) cursor.value = windowFirst.value + row;
+      if (!place || row >= 0 || (shown.value && synced.value)) opened = place;
     });
     return () => (stop(), size.disconnect(), element.removeEventListener("scroll", look));
   }, []);
