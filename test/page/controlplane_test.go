@@ -96,8 +96,13 @@ func TestThreeUsersOfARealAPIServer(t *testing.T) {
 	team.press("nodes", enter)
 	team.awaitText(".trouble", "Not permitted.")
 	// The namespace of the team has just been created: the rights in it say nothing about the
-	// time before. See TestThePastUnderRightsOfNow for one that is older.
-	for _, view := range []string{"#/pods?namespace=" + controlplane.Namespace + "&at=" + then, "#/pods?namespace=other&at=" + then} {
+	// time before, and a minute more. See TestThePastUnderRightsOfNow for one that is older.
+	namespace, err := core.CoreV1().Namespaces().Get(t.Context(), controlplane.Namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := namespace.CreationTimestamp.UTC().Format("2006-01-02T15:04:05.000Z")
+	for _, view := range []string{"#/pods?namespace=" + controlplane.Namespace + "&at=" + created, "#/pods?namespace=other&at=" + then} {
 		evaluate[string](team, "location.hash = '"+view+"'")
 		team.awaitText(".trouble", "Not permitted.")
 	}

@@ -231,7 +231,7 @@ func visit(tb testing.TB, s *served, fragment string, expected ...string) *tab {
 	if err := chromedp.Do(ctx); err != nil { // the tab ends with the context of its first action
 		tb.Fatal(err)
 	}
-	limited, stop := context.WithTimeout(ctx, time.Minute)
+	limited, stop := context.WithTimeout(ctx, 5*time.Minute) // for a whole test; each await has less
 	t.ctx = limited
 	tb.Cleanup(func() {
 		stop()
@@ -245,6 +245,9 @@ func visit(tb testing.TB, s *served, fragment string, expected ...string) *tab {
 	t.do(chromedp.EmulateViewport(1280, 800), chromedp.Navigate("http://"+s.address+"/"+fragment))
 	return t
 }
+
+// away are complaints of a browser whose server ends, whatever it was about to ask.
+var away = []string{"503", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING"}
 
 func (t *tab) complain(text string) {
 	t.mu.Lock()
@@ -284,13 +287,14 @@ func (t *tab) press(keys ...string) {
 	}
 }
 
-// await waits until an expression of JavaScript is true.
+// await waits until an expression of JavaScript is true. One that fails, as there is no such element, is not true yet:
+// if it failed in the page, the poll would never end, and the browser would complain.
 func (t *tab) await(what, expression string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
 	for {
-		_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("Boolean("+expression+")", chromedp.WithPollingTimeout(0), chromedp.WithPollingInterval(20*time.Millisecond)))
+		_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void]("(() => { try { return Boolean("+expression+"); } catch { return false; } })()", chromedp.WithPollingTimeout(0), chromedp.WithPollingInterval(20*time.Millisecond)))
 		if err == nil {
 			return
 		}

@@ -1,12 +1,17 @@
 package page_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -91,6 +96,7 @@ func TestAnObjectAtAGlance(t *testing.T) {
 	p.await("the table is shown, too", "document.querySelector('.summary').innerText.includes('1 node') && !document.querySelector('.trouble')")
 	putPod(t, c, "shop", "gone", corev1.PodRunning)
 	evaluate[string](p, "location.hash = '#/pods?object=shop/gone'")
+	p.awaitText(".object h2", "Pod gone in shop") // the node has no events, either
 	p.awaitText(".object .scroll", "There are none.")
 	if err := c.Delete(podResource, "shop", "gone"); err != nil {
 		t.Fatal(err)
@@ -188,6 +194,46 @@ func TestWithoutAHistoryTheTimelineSaysHow(t *testing.T) {
 	putPod(t, c, "shop", "web", corev1.PodRunning)
 	p := visit(t, s, "#/pods?object=shop/web&view=timeline", "400")
 	p.awaitText(".object .bad", "this server keeps no history: start it with --history")
+}
+
+// An object that is deleted while the server is away is not shown as one that exists, nor is one that was deleted before.
+func TestAnObjectIsDeletedWhileTheServerIsAway(t *testing.T) {
+	s, c := startEmpty(t)
+	putPod(t, c, "shop", "web", corev1.PodRunning)
+	p := visit(t, s, "#/pods?object=shop/web", away...)
+	for range 2 {
+		p.awaitText(".object", "app:1")
+		s.stop()
+		p.awaitText(".fresh.bad", "connection lost")
+		p.awaitText(".object", "As of ")
+		if err := c.Delete(podResource, "shop", "web"); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		s.start()
+		p.awaitText(".fresh.good", "live")
+		p.await("it is said", "document.querySelector('.object').innerText.includes('It was deleted.') && !document.querySelector('.object').innerText.includes('As of')")
+	}
+}
+
+// A timeline that is opened as the resource is read for the first time is shown once its history has begun.
+func TestATimelineBeforeItsHistory(t *testing.T) {
+	s, c := startRemembering(t)
+	putPod(t, c, "shop", "web", corev1.PodRunning)
+	p := visit(t, s, "#/pods", "410")
+	p.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+			const asks = window.fetch;
+			window.fetch = async (...args) => {
+				if (!/changes=true/.test(args[0]) || /counts=/.test(args[0])) return asks(...args);
+				window.refused ??= Date.now();
+				if (Date.now() - window.refused > 1000) return asks(...args);
+				return new Response('{"error": "there is no history of pods yet", "reason": "Expired"}', { status: 410 });
+			};`})
+		return err
+	}), chromedp.Navigate("about:blank"), chromedp.Navigate("http://"+s.address+"/#/pods?object=shop/web&view=timeline"))
+	p.await("its history has not begun", "window.refused")
+	p.awaitText(".lanes", "Pod web")
+	p.await("it is no problem any more", "!document.querySelector('.object .bad')")
 }
 
 // What may have been missed is drawn as a gap, and the pipeline says that there was a relist.

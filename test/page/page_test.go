@@ -107,7 +107,7 @@ func TestAChangeAppearsAndGlows(t *testing.T) {
 func TestTheServerIsRestarted(t *testing.T) {
 	s, c := startEmpty(t)
 	putPod(t, c, "shop", "web", corev1.PodPending)
-	p := visit(t, s, "", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+	p := visit(t, s, "", away...)
 	p.awaitText("td.wait", "Pending")
 	s.stop()
 	p.awaitText(".fresh.bad", "connection lost · as of ")

@@ -3,7 +3,6 @@ package page_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -30,7 +29,8 @@ func TestMoments(t *testing.T) {
 	p := visit(t, s, "#/pods", "410")
 	p.awaitText(".summary", "1 Pending")
 	p.await("the history has begun", "document.querySelector('.time')")
-	then := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	recorded(t, s, "/pods?at=-1ms", `"Pending"`)
+	then := instant()
 	putPod(t, c, "shop", "web", corev1.PodRunning)
 	putPod(t, c, "shop", "new", corev1.PodRunning)
 	if err := c.Delete(podResource, "shop", "old"); err != nil {
@@ -68,6 +68,8 @@ func TestMoments(t *testing.T) {
 	p.await("the bar has the focus", "document.activeElement.matches('.moment')")
 	p.do(chromedp.KeyEvent(kb.ArrowLeft))
 	p.await("an arrow goes back", "location.hash.includes('at=')")
+	p.do(chromedp.KeyEvent(kb.Home)) // the arrow goes back by 15 s, and the history may be older
+	p.await("it is the beginning of the bar", "Math.abs(Date.parse(new URLSearchParams(location.hash.split('?')[1]).get('at')) - document.querySelector('.moment').min) < 60_000")
 	p.awaitText(".trouble", "history")
 	p.press(escape, "n")
 	p.awaitText(".fresh.good", "live")
@@ -91,6 +93,7 @@ func TestChangesInPages(t *testing.T) {
 	putPod(t, c, "other", "not-selected", corev1.PodRunning)
 	putPod(t, c, "shop", "last", corev1.PodFailed)
 	p.awaitText(".summary", "1 Failed")
+	recorded(t, s, "/core/v1/pods/shop/last?at=-1ms", `"last"`) // the page asks once
 	p.press("x")
 	p.awaitText(".around", "200+ changes")
 	evaluate[string](p, "[...document.querySelectorAll('.around button')].at(-1).click(), ''")

@@ -1,7 +1,9 @@
 package page_test
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +40,33 @@ func remembers(tb testing.TB, s *served, resource string) string {
 	return instant()
 }
 
+// recorded waits until the answer to a read of the history has a text. The history is written a moment after the
+// page shows a change, and may even note a later time for it.
+func recorded(tb testing.TB, s *served, path, text string, token ...string) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://"+s.address+path, nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, t := range token {
+			req.Header.Set("Authorization", "Bearer "+t)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(body), text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s does not come to have %s: %s, %v\n%.2000s", path, text, resp.Status, err, body)
+		}
+	}
+}
+
 // An object of the past is shown at a glance as one of now is, with what it belonged to and
 // its events as of then; and how far that is known.
 func TestAnObjectInThePast(t *testing.T) {
@@ -67,7 +96,9 @@ func TestAnObjectInThePast(t *testing.T) {
 	}
 	crash(4)
 	p.awaitText(".object .containers", "4 restarts")
-	then := remembers(t, s, "events")
+	remembers(t, s, "events")
+	recorded(t, s, "/pods?at=-1ms", `"restartCount":4`)
+	then := instant()
 	pod(func(p *corev1.Pod) {
 		p.Status.Conditions[0].Status = "True"
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Image: "app:1", Ready: true, RestartCount: 5, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
@@ -110,6 +141,7 @@ func TestAnObjectInThePast(t *testing.T) {
 	c.Compact()
 	c.SetDown(false)
 	p.awaitText(".fresh.good", "live")
+	recorded(t, s, "/pods?at="+lost, `"gap":`) // the page asks once
 	evaluate[string](p, "location.hash += '&at="+lost+"'")
 	p.awaitText(".object .past", "The moment is in a gap, from ")
 	p.awaitText(".object .containers", "5 restarts")

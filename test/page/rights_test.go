@@ -48,6 +48,7 @@ func TestThePastUnderRightsOfNow(t *testing.T) {
 	p.press("jane-token", enter)
 	p.awaitText(".summary", "1 Pending")
 	p.await("there is a time bar", "document.querySelector('.time')")
+	recorded(t, s, "/pods?namespace=shop&at=-1ms", `"Pending"`, "jane-token")
 	then := instant()
 	putPod(t, c, "secret", "canary", corev1.PodRunning)
 	putPod(t, c, "shop", "web", corev1.PodRunning)

@@ -102,6 +102,7 @@ func TestTreesOfThePastAndLargeOnes(t *testing.T) {
 	p.awaitText(".relatives li:last-child", "… 12 more")
 	putCrashing(t, c, "web-1-a")
 	p.await("the pod comes before what is left out", "document.querySelector('.relatives').innerText.includes('web-1-a') || document.querySelector('.relatives li:last-child').innerText.includes('13 more')")
+	recorded(t, s, "/pods?at=-1ms", `"web-1-a"`)
 	then := time.Now()
 	evaluate[string](p, "location.hash = '#/pods?object=shop/web-1-a'")
 	p.awaitText(".object h2", "Pod web-1-a")

@@ -166,7 +166,8 @@ export function follow(signal: AbortSignal): void {
   const stop = subject.subscribe(() => void look());
   const timer = setInterval(() => {
     const { problem } = history.peek();
-    if (!(problem instanceof Problem && problem.final)) void look();
+    // 410: the history begins when the resource is read, as it is now, and has its first state a moment later.
+    if (!(problem instanceof Problem && problem.final && problem.status !== 410)) void look();
   }, 1500);
   signal.addEventListener("abort", () => (stop(), clearInterval(timer)), { once: true });
 }

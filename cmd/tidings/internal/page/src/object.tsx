@@ -1,6 +1,6 @@
 // The open object, beside the table: at a glance, as YAML, its timeline, or what differs.
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { Compare } from "./compare";
 import { age, date, visibleText } from "./format";
 import { Glance } from "./glance";
@@ -24,7 +24,7 @@ export function ObjectView() {
   const { object, view, version, at: moment } = query.value;
   const path = listPath.value;
   const seen = inSight.value;
-  useEffect(() => {
+  useLayoutEffect(() => { // before something is drawn: not what another object has
     const stop = new AbortController();
     if (moment) void showSubject(path, object, moment, stop.signal);
     else if (seen) followSubject(path, object, stop.signal);

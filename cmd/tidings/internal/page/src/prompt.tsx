@@ -26,9 +26,9 @@ function learn(): void {
   const enough = new AbortController();
   const { path, params } = table("namespaces");
   follow(`${path}?${params}&count=500&columns=Name`, enough.signal, (_, frame) => {
-    const names = (frame.keys ?? []).map((key: string) => key.slice(key.indexOf("/") + 1)); // after the cluster
-    namespaces.value = [...new Set<string>(names)];
-    enough.abort();
+    const names = frame.keys?.map((key: string) => key.slice(key.indexOf("/") + 1)); // after the cluster
+    if (names) namespaces.value = [...new Set<string>(names)];
+    if (frame.synced) enough.abort(); // before, it may have none of them
   }).catch(() => undefined);
 }
 

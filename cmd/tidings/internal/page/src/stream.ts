@@ -37,8 +37,9 @@ export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T>
   return parse(await (await request(path, "application/json", signal)).text());
 }
 
-// patience is how long the server may send nothing before the connection counts as lost.
-const patience = 12_000;
+// patience is how long the server may send nothing before the connection counts as lost. It sends a sign of life every
+// 5 s to a window, and every 15 s to a watch.
+const patience = (path: string) => (/[?&]watch=true/.test(path) ? 40_000 : 12_000);
 
 // follow calls each for every event of a stream. It ends with an error when the stream
 // does.
@@ -48,7 +49,7 @@ export async function follow(path: string, signal: AbortSignal, each: (event: st
   let timer = 0;
   const heard = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => silence.abort(new Error("the server has sent nothing for a while")), patience);
+    timer = setTimeout(() => silence.abort(new Error("the server has sent nothing for a while")), patience(path));
   };
   try {
     heard();

@@ -80,15 +80,18 @@ export async function repeat(path: string, signal: AbortSignal, each: (event: st
 export function followSubject(path: string, key: string, signal: AbortSignal): void {
   void token.value; // with another token, it is another stream
   subject.value = none;
+  let exists = false; // as far as the stream has said
   void repeat(
     path + "?" + new URLSearchParams({ watch: "true", ...selected(key) }),
     signal,
     (_, e) => {
+      if (e.type !== "SYNCED") exists = e.type === "ADDED" || e.type === "MODIFIED";
       if (e.type === "ADDED" || e.type === "MODIFIED") subject.value = { object: mask(e.object), gone: false, at: Date.now() };
       else if (e.type === "DELETED") subject.value = { ...subject.value, gone: true, at: Date.now() };
-      else if (e.type === "SYNCED") subject.value = { ...subject.value, gone: subject.value.object === null, at: Date.now(), problem: undefined };
+      else if (e.type === "SYNCED") subject.value = { ...subject.value, gone: !exists, at: Date.now(), problem: undefined };
     },
     (problem) => {
+      exists = false; // the next stream begins anew, and does not say what was deleted meanwhile
       // The owner of an object in a namespace may be in none.
       if (problem instanceof Problem && problem.status === 400 && key.includes("/") && /not namespaced/.test(problem.message)) go({ object: split(key)[1], namespace: "" }, true);
       else subject.value = { ...subject.value, problem };
