@@ -66,6 +66,28 @@ func TestTheTimeBar(t *testing.T) {
 	p.press(":")
 	p.press("pods app=web", enter)
 	p.await("what has changed is counted", "document.querySelector('.bar-of-time .count')")
+
+	// An answer about what was selected before changes nothing.
+	evaluate[bool](p, `(() => {
+		const real = window.fetch;
+		window.fetch = async (path, init) => {
+			if (!String(path).includes("counts=") || !String(path).includes("queue")) return real(path, init);
+			await new Promise((release) => { window.release = release });
+			try { return await real(path, init) } finally { setTimeout(() => { window.late = true }, 100) }
+		};
+		return true;
+	})()`)
+	p.press(":")
+	p.press("pods app=queue", enter)
+	p.await("it is asked for", "window.release")
+	p.press(":")
+	p.press("pods app=web", enter)
+	p.await("what has changed is counted", "location.hash.includes('web') && document.querySelector('.bar-of-time .count')")
+	evaluate[bool](p, "window.release() ?? true")
+	p.await("the answer has come", "window.late")
+	if !evaluate[bool](p, "!!document.querySelector('.bar-of-time .count')") {
+		t.Error("the bar is that of another selection")
+	}
 	p.press("/")
 	p.press("web", enter)
 	p.awaitText(".counted", "counted without the filter")

@@ -54,14 +54,14 @@ export function selection(): URLSearchParams {
 
 // look asks how many changes there were when. If there are too many to look for the
 // selectors in all of them, it counts those of all objects.
-async function look(paths: string[], p: URLSearchParams): Promise<void> {
+async function look(paths: string[], p: URLSearchParams, signal: AbortSignal): Promise<void> {
   const until = Date.now() + skew.value;
   const since = until - span.value * 60_000;
   p.set("changes", "true");
   p.set("counts", "120");
   p.set("since", new Date(since).toISOString());
   p.set("until", new Date(until - 1).toISOString());
-  const ask = () => Promise.all(paths.map((path) => getJSON<Reach>(path + "?" + p)));
+  const ask = () => Promise.all(paths.map((path) => getJSON<Reach>(path + "?" + p, signal)));
   const ends = () => Math.min(...all.map((r) => Date.parse(r.until)));
   let all = await ask();
   const selects = p.has("labelSelector") || p.has("fieldSelector");
@@ -82,12 +82,16 @@ export function startTime(): void {
   void getJSON<{ history?: boolean }>("/").then((index) => (kept.value = index.history ?? false)).catch(() => undefined);
   const subject = computed(() => JSON.stringify([kept.value && link.value.state === "open", places(), selection().toString(), span.value]));
   let timer = 0;
+  let stop = new AbortController();
   effect(() => {
     const [ready, paths, p] = JSON.parse(subject.value) as [boolean, string[], string];
     clearTimeout(timer);
+    stop.abort(); // an answer about what was selected before is of no use
+    stop = new AbortController();
+    const { signal } = stop;
     if (!ready) return;
     const again = () => {
-      if (!document.hidden) void look(paths, new URLSearchParams(p)).catch(() => (reach.value = null));
+      if (!document.hidden) void look(paths, new URLSearchParams(p), signal).catch(() => signal.aborted || (reach.value = null));
       timer = setTimeout(again, 20_000);
     };
     timer = setTimeout(again, 300);
